@@ -26,7 +26,7 @@ comma := ,
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
-	release-notes figures document-types licences limits table-figures screenshots bench wheel clean
+	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -311,6 +311,9 @@ licences: ## Write the licences of the crates in the wheel, and its bill of mate
 
 limits: ## Write the tables of docs/limits.md again, from the comments beside the limits
 	$(PYTHON) tests/house/limits.py
+
+sentences: ## Write what is said of limiters and servers again, in the tables that people have read
+	WRITE_SENTENCES=1 cargo test -p reverb-observe --test sentences
 
 table-figures: ## Write the class of a table's figures for Python again, from their declaration in Rust
 	$(PYTHON) tests/house/table_figures.py

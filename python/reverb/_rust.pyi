@@ -119,6 +119,7 @@ class Table:
         specs: Sequence[tuple[str, int, Sequence[int] | None]] | None,
         max_bytes: int | None,
         seed: int | None,
+        stall_after: float | None,
     ) -> Table:
         """An empty table.
 
@@ -135,6 +136,7 @@ class Table:
             the rank is unknown.
           max_bytes: The number of bytes that the items may take; None: there is no limit.
           seed: The seed of the draws; None: a seed from the operating system.
+          stall_after: The longest pause in seconds that is not a stall; None: it is learned from the pauses so far.
         """
 
     @property
@@ -615,6 +617,7 @@ class Client:
         connect_timeout: float | None = None,
         by_caller: bool = False,
         at_once: bool = False,
+        is_ahead: bool = False,
     ) -> Draw:
         """Begins to draw items as `sample` does. It may wait for a connection, but not for the items.
 
@@ -628,6 +631,7 @@ class Client:
             two wake-ups. Data that arrives meanwhile is read when a thread waits, or after 50 ms.
           at_once: Whether a batch of a server of this process is copied before this returns, however large it is, if it
             needs no wait.
+          is_ahead: Whether the program does not wait for the batch yet, so that its wait is no stall of the server.
 
         Raises:
           UnavailableError: The server cannot be reached.
@@ -768,7 +772,13 @@ class Calls:
         """The result is that of `Client.sample`."""
 
     def begin_sample(
-        self, table: str, size: int, timeout: float | None, squeeze_time: bool, connect_timeout: float | None
+        self,
+        table: str,
+        size: int,
+        timeout: float | None,
+        squeeze_time: bool,
+        connect_timeout: float | None,
+        is_ahead: bool,
     ) -> Call:
         """The result is a Draw."""
 

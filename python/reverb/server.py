@@ -55,10 +55,12 @@ class Table:
         signature are both mappings they have the same keys; other structures are matched by position.
       max_bytes: Maximum size of the items in bytes; None means that the table has no byte limit.
       seed: Seed of the random draws, which makes them reproducible; None takes a seed from the operating system.
+      stall_after: Seconds for which a connected client may let others wait before the server calls the table stalled;
+        None takes ten times the longest pause so far, and ten minutes at first. Nothing else depends on it.
 
     Raises:
       ValueError: `name` is empty, `max_size` is below 1 or below the rate limiter's `min_size_to_sample`, a leaf of
-        `signature` is not a spec, or a selector or the rate limiter is already in use.
+        `signature` is not a spec, `stall_after` is not above 0, or a selector or the rate limiter is already in use.
       TypeError: An argument has the wrong type, or a number does not fit into 32 bits.
     """
 
@@ -75,6 +77,7 @@ class Table:
         *,
         max_bytes: int | None = None,
         seed: int | None = None,
+        stall_after: float | None = None,
     ) -> None:
         if not name:
             raise ValueError("name must be nonempty")
@@ -86,6 +89,7 @@ class Table:
         encoded = signatures.encode(signature)
         limit = None if max_bytes is None else checks.as_count("max_bytes", max_bytes)
         self._seed = table_arguments.as_seed(seed)
+        self._stall_after = table_arguments.as_stall_after(stall_after)
         self._server: weakref.ref[Server] | None = None
         name = table_arguments.as_name(name)
         limiter = rate_limiter.internal_limiter
@@ -102,6 +106,7 @@ class Table:
             signatures.flat_specs(signature),
             limit,
             self._seed,
+            self._stall_after,
         )
         for part in (sampler, remover, rate_limiter):
             part._owner = weakref.ref(self)
@@ -167,6 +172,7 @@ class Table:
         *,
         max_bytes: int | None = None,
         seed: int | None = None,
+        stall_after: float | None = None,
     ) -> "Table":
         """Creates an empty table with the options of this one, except for the arguments that are not None.
 
@@ -186,6 +192,7 @@ class Table:
           signature: Nest of specs that items must fit; None keeps this table's signature.
           max_bytes: Maximum size of the items in bytes; None keeps this table's limit.
           seed: Seed of the random draws; None keeps this table's seed.
+          stall_after: Seconds of a pause after which the table counts as stalled; None keeps this table's.
 
         Returns:
           An instance of Table, even if this table belongs to a subclass.
@@ -205,6 +212,7 @@ class Table:
             signature=info.signature if signature is None else signature,
             max_bytes=info.max_bytes if max_bytes is None else max_bytes,
             seed=self._seed if seed is None else seed,
+            stall_after=self._stall_after if stall_after is None else stall_after,
         )
 
     @property

@@ -85,7 +85,8 @@ def check_view(text, width, address):
 
 
 def columns_of(text):
-    return text.splitlines()[1].replace("┃", "").split()
+    header = next(line for line in text.splitlines() if line.startswith("┃"))
+    return header.replace("┃", "").split()
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -20,7 +20,7 @@ def test_a_client_sees_the_server_over_each_road(serve):
     insert_values(client, [1, 2, 3], "a")
     draw(client, 2, "a")
     observed = observe(client)
-    assert sorted(observed) == ["checkpoints", "clients", "server", "tables", "waits"]
+    assert sorted(observed) == ["checkpoints", "clients", "left", "server", "tables", "verdict", "waits"]
     assert observed["server"]["state"] == "serving"
     assert observed["server"]["version"] == reverb.__version__
     one, other = observed["tables"]

@@ -54,7 +54,11 @@ def test_each_waiting_insert_is_told_with_its_client_and_its_sentence(serve, roa
     for wait in waits:
         assert re.search(rf" \({re.escape(socket.gethostname())}:{os.getpid()}\)$", wait["client_name"])
         assert known[wait["client"]]["name"] == wait["client_name"]
-    assert len({wait["client"] for wait in waits}) == (1 if road == "same_process" else 3)
+    assert len({wait["client"] for wait in waits}) == 1, "they are one process"
+    told = known[waits[0]["client"]]["waits"]
+    assert [(one["table_name"], one["operation"], one["kind"], one["count"]) for one in told] == [
+        ("full", "insert", "call", 3)
+    ]
     longest = get(server, "tables")["tables"][0]["waiting_inserts"]
     assert longest["count"] == 3
     assert longest["longest_seconds"] >= waits[0]["seconds"] > 0
@@ -73,7 +77,7 @@ def test_draws_that_only_wait_for_items_all_wait_for_the_same(serve):
     waits = get(serve.server, "waits")["waits"]
     assert {wait["operation"] for wait in waits} == {"sample"}
     assert len({wait["reason"] for wait in waits}) == 1
-    assert "min_size_to_sample is 3" in waits[0]["reason"]
+    assert "more items until samples may go" in waits[0]["reason"]
     insert_values(client, range(3))
     for one in draws:
         one.result()
@@ -100,9 +104,9 @@ def test_clients_are_told_with_what_they_inserted_and_drew(serve, road):
             writer.create_item("table", 1.0, {"step": writer.history["step"][-1:]})
         writer.flush()
         assert sum(one["inserts"] for one in busy(server)) == 29
-    described = get(server, "server")
-    connected = [one for one in get(server, "clients")["clients"] if one["transport"] != "same_process"]
-    assert described["connections"] == len(connected) == (0 if road == "same_process" else 2)
+    [one] = get(server, "clients")["clients"]
+    assert one["role"] == "both"
+    assert get(server, "server")["connections"] == one["connections"] == (0 if road == "same_process" else 2)
 
 
 def test_bytes_of_closed_connections_stay_in_the_totals():
@@ -112,7 +116,7 @@ def test_bytes_of_closed_connections_stay_in_the_totals():
         del client
         eventually(lambda: get(server, "server")["connections"] == 0)
         assert get(server, "server")["receive_bytes"] > 100 * 100 * 8
-        assert [one["transport"] for one in get(server, "clients")["clients"]] == ["same_process"]
+        assert get(server, "clients")["clients"] == [], "a server is not its own client"
 
 
 @pytest.mark.parametrize(("arguments", "name"), [(["learner.py"], "learner.py"), (["-u", "-m", "learner"], "learner")])

@@ -33,7 +33,7 @@ NOT_IN_CRATE = {
 
 # Files and folders in `src/` of a crate, from the lowest floor up. `lib.rs` hands on names of all.
 PARTS = {
-    "reverb-observe": (("bind", "calls", "documents/"), ("metrics/",), ("http/",), ("lib",)),
+    "reverb-observe": (("bind", "calls", "documents/"), ("metrics/", "verdict/"), ("http/",), ("lib",)),
     "reverb-net": (
         ("descriptors", "transport/"),
         ("grpc/", "writing/"),

@@ -39,6 +39,9 @@ def table(name="table", **arguments):
         ({"signature": {1: reverb.TensorSpec([])}}, TypeError, "str"),
         ({"max_bytes": 0}, ValueError, "`max_bytes` must be at least 1"),
         ({"seed": 1.5}, TypeError, "seed"),
+        ({"stall_after": 0}, ValueError, "`stall_after` must be above 0 seconds, got 0"),
+        ({"stall_after": float("nan")}, ValueError, "`stall_after` must be above 0 seconds, got nan"),
+        ({"stall_after": "soon"}, TypeError, "stall_after"),
     ],
 )
 def test_table_refuses(arguments, error, text):

@@ -27,7 +27,7 @@ def waiting(count=0, longest=0.0):
     return {"count": count, "longest_seconds": longest}
 
 
-def table(number, name="replay", inserts=0.0, samples=0.0, data=0, waits=(0, 0.0), max_bytes=None):
+def table(number, name="replay", inserts=0.0, samples=0.0, data=0, waits=(0, 0.0), max_bytes=None, level="good"):
     return {
         "number": number,
         "name": name,
@@ -41,6 +41,7 @@ def table(number, name="replay", inserts=0.0, samples=0.0, data=0, waits=(0, 0.0
         "limiter": limiter(50.0, 0.0, 100.0),
         "waiting_inserts": waiting(*waits),
         "waiting_samples": waiting(),
+        "progress": {"level": level},
     }
 
 
@@ -56,6 +57,8 @@ def client(number, name, inserts=0.0):
         "transmit_bytes": 0,
         "receive_bytes_per_second": 2048.0,
         "transmit_bytes_per_second": None,
+        "role": "writes",
+        "waits": [],
     }
 
 
@@ -84,7 +87,9 @@ def seen(tables, clients=(), waits=(), **server):
         "dashboard_url": "http://localhost:8080",
     }
     store = {"saving": None, "last_error": None, "checkpoints": [{"saved_at": 900.0, "size_bytes": 2048}]}
-    return Observation({**facts, **server}, list(tables), list(waits), list(clients), store)
+    gone = {"name": "learner.py (host:8)", "at": 990.0, "how": "lost"}
+    verdict = {"level": "warning", "line": "Stalled 12 s: nobody samples games"}
+    return Observation({**facts, **server}, list(tables), list(waits), list(clients), [gone], store, verdict)
 
 
 def rendered(view, width=160, height=40, encoding="utf-8"):
@@ -114,7 +119,8 @@ def test_a_screen_has_the_server_its_tables_clients_and_waits():
         "[···|···●···|···]",
         "2 inserts 12 s",
         "actor-13",
-        "4 more connections",
+        "4 more clients",
+        "learner.py (host:8) was lost 10 s ago",
         SENTENCE,
     ):
         assert part in text, part

@@ -35,6 +35,7 @@ mod table;
 mod tensor;
 mod trajectory;
 mod usage;
+pub mod words;
 pub mod writer;
 
 pub use batch_info::BatchInfo;
@@ -56,8 +57,8 @@ pub use selector::SelectorKind;
 pub use signature::{ArrayType, Signature};
 pub use table::{
     ClientCounts, CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages,
-    LOG2_BUCKETS, Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch, RemovalCounts, Shrinking,
-    Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS, WaitHistogram,
+    LOG2_BUCKETS, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch,
+    RemovalCounts, Shrinking, Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS, WaitHistogram,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

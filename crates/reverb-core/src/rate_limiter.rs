@@ -82,25 +82,9 @@ impl RateLimiter {
             || self.diff(self.inserts.saturating_add(n)) <= self.config.max_diff
     }
 
-    /// The condition that a blocked insert waits for.
-    pub fn explain_insert(&self) -> String {
-        format!(
-            "inserts x samples_per_insert - samples = {:?}, must be at most max_diff ({:?}) after the insert",
-            self.diff(self.inserts),
-            self.config.max_diff
-        )
-    }
-
-    /// The condition that a blocked sample waits for.
-    pub fn explain_sample(&self) -> String {
-        let RateLimiterConfig { min_size_to_sample, min_diff, .. } = self.config;
-        if self.size() < min_size_to_sample {
-            return format!("{} items, min_size_to_sample is {min_size_to_sample}", self.size());
-        }
-        format!(
-            "inserts x samples_per_insert - samples = {:?}, must be at least min_diff ({min_diff:?}) after the sample",
-            self.diff(self.inserts)
-        )
+    /// Number of samples that inserts have allowed, less those that were made.
+    pub fn balance(&self) -> f64 {
+        self.diff(self.inserts)
     }
 
     fn size(&self) -> i64 {

@@ -4,12 +4,16 @@
 interface ObservedDocument {
   /** The process and its service. */
   server: ServerDocument;
+  /** Whether the server works, in one line. */
+  verdict: VerdictDocument;
   /** See `TablesDocument.tables`. */
   tables: TableDocument[];
   /** See `WaitsDocument.waits`. */
   waits: WaitDocument[];
   /** See `ClientsDocument.clients`. */
   clients: ClientDocument[];
+  /** See `ClientsDocument.left`. */
+  left: LeftClientDocument[];
   /** The checkpoints. */
   checkpoints: CheckpointsDocument;
 }
@@ -210,6 +214,8 @@ interface TableDocument {
   returned_items: number | null;
   /** Items inserted, by the name of the program that inserted them: of at most 1,024, and of `others`. */
   inserts_by_client: Record<string, number> | null;
+  /** Whether the table makes progress. */
+  progress: TableProgressDocument;
   /** The rate limiter. */
   limiter: LimiterDocument;
   /** Waiting inserts. */
@@ -234,11 +240,17 @@ interface LimiterDocument {
   min_diff: number | null;
   /** Upper bound of `diff`: no insert may take it above. */
   max_diff: number | null;
+  /** Items by which the actors, who insert, are ahead of the learner, who samples; below 0 if the learner is ahead. `null` without a ratio. */
+  ahead: number | null;
+  /** The least that `ahead` may be: no draw may take it below. */
+  least_ahead: number | null;
+  /** The most that `ahead` may be: no insert may take it above. */
+  most_ahead: number | null;
   /** Number of inserts that may go now, if nothing else happens. */
   inserts_allowed: number | null;
   /** Number of draws that may go now, if nothing else happens. */
   samples_allowed: number | null;
-  /** What may go now in words, such as `40 more samples or 12 more inserts may go`. */
+  /** Who is ahead and what may go now in words, such as `actors are 12 of at most 50 items ahead; 40 more samples or 12 more inserts may go`. */
   sentence: string;
 }
 
@@ -280,7 +292,9 @@ interface WaitDocument {
   table_name: string;
   /** `insert` or `sample`. */
   operation: string;
-  /** Number of the connection; see `ClientDocument.id`. */
+  /** As in `ClientWaitDocument.kind`. */
+  kind: string;
+  /** Number of the client; see `ClientDocument.id`. */
   client: number;
   /** Name that the client gave itself, by default its program, host and process id. Text of users. */
   client_name: string;
@@ -296,32 +310,48 @@ interface WaitDocument {
 
 /** `/api/v1/clients`. */
 interface ClientsDocument {
-  /** Open connections. A client has one for calls, and one for writers. The process of the server itself counts as one. */
+  /** The clients that are connected: a process each, in the order in which they connected. The process of the server itself is one if a client in it is used. */
   clients: ClientDocument[];
+  /** The clients that have left in the last ten minutes, the latest first, at most 256. */
+  left: LeftClientDocument[];
 }
 
-/** A connection. */
+/** A client: all connections of a process. */
 interface ClientDocument {
-  /** Number of the connection. */
+  /** Number of its first connection that is open. */
   id: number;
-  /** Name that the client gave itself. Text of users; empty if it gave none. */
+  /** Name that the client gave itself. Text of users. */
   name: string;
-  /** Remote address; empty in the same process. */
+  /** The program in that name. */
+  program: string;
+  /** Remote address of its first connection; empty in the same process. */
   address: string;
   /** `tcp`, `unix` or `same_process`. */
   transport: string;
   /** Time at which it connected. */
   since: number;
+  /** Number of open connections: one for calls, and one for writers. 0 in the same process. */
+  connections: number;
   /** Number of open streams. */
   streams: number;
+  /** What it does: `writes`, `draws`, `both` or `none`. */
+  role: string;
   /** Items that it inserted. */
   inserts: number;
   /** Items that it drew. */
   samples: number;
+  /** Items that it inserted a second of late. */
+  inserts_per_second: number;
+  /** Items that it drew a second of late. */
+  samples_per_second: number;
+  /** Time at which it sent something last; `null` before the first look. */
+  last_seen: number | null;
   /** Bytes received from it. */
   receive_bytes: number;
   /** Bytes sent to it. */
   transmit_bytes: number;
+  /** What it waits for, longest first. */
+  waits: ClientWaitDocument[];
 }
 
 /** `/api/v1/checkpoints`. */

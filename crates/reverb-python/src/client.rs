@@ -136,7 +136,7 @@ impl Client {
         squeeze_time: bool,
         reconnect_timeout: Option<f64>,
     ) -> PyReverbResult<(SampledBatch, Option<Draw>)> {
-        let draw = DrawRequest { at_least, at_most, ahead };
+        let draw = DrawRequest { at_least, at_most, ahead, is_ahead: false };
         let request = BatchRequest { table, draw, squeeze_time };
         let deadline = deadline(timeout)?;
         let sample = || match reconnect_timeout {
@@ -155,7 +155,7 @@ impl Client {
         Ok((SampledBatch::new(py, batch)?, draw))
     }
 
-    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false))]
+    #[pyo3(signature = (table, counts, timeout, squeeze_time, connect_timeout=None, by_caller=false, at_once=false, is_ahead=false))]
     #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
     fn begin_sample(
         &self,
@@ -167,10 +167,12 @@ impl Client {
         connect_timeout: Option<f64>,
         by_caller: bool,
         at_once: bool,
+        is_ahead: bool,
     ) -> PyReverbResult<Draw> {
         self.closing.check(py)?;
         let (at_least, at_most) = counts;
-        let request = BatchRequest { table, draw: DrawRequest { at_least, at_most, ahead: 0 }, squeeze_time };
+        let draw = DrawRequest { at_least, at_most, ahead: 0, is_ahead };
+        let request = BatchRequest { table, draw, squeeze_time };
         let (deadline, connect_by) = (deadline(timeout)?, deadline(connect_timeout)?);
         // What arrives between calls waits in the connection, which has little room.
         let by_caller = by_caller && !self.draws_large.load(Relaxed);

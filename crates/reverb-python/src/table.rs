@@ -9,6 +9,7 @@ use reverb_formats::definitions::info_bytes;
 use reverb_net::status_bytes;
 use reverb_service::TableHandle;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A table, with or without a server.
 #[pyclass(frozen, module = "reverb._rust")]
@@ -31,6 +32,7 @@ impl Table {
         specs: Option<Vec<FlatSpec>>,
         max_bytes: Option<u64>,
         seed: Option<u64>,
+        stall_after: Option<f64>,
     ) -> PyReverbResult<Self> {
         let config = TableConfig {
             name,
@@ -46,7 +48,12 @@ impl Table {
             max_bytes,
             seed,
         };
-        Ok(Self { handle: TableHandle::new(CoreTable::new(config)?) })
+        let handle = TableHandle::new(CoreTable::new(config)?);
+        if let Some(seconds) = stall_after {
+            // More seconds than a Duration can hold mean never.
+            handle.set_stall_after(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        }
+        Ok(Self { handle })
     }
 
     #[getter]

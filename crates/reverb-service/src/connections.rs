@@ -2,9 +2,17 @@
 
 use crate::peer::{Peer, Transport};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// Time for which closed connections are remembered.
+const REMEMBERED: Duration = Duration::from_secs(600);
+// limit (HTTP, metrics and logs): closed connections that a server remembers | {}, for {REMEMBERED} | the oldest are
+// forgotten
+/// Maximum number of closed connections that are remembered. A client has up to two.
+const MAX_CLOSED: usize = 1024;
 
 /// The peers whose connections are open, and counts of all connections since the server was started.
 #[derive(Debug, Default)]
@@ -21,12 +29,47 @@ struct Registry {
     opened: [u64; 2],
     /// Bytes of those that are closed.
     closed_bytes: [Bytes; 2],
+    /// The latest of those that are closed, oldest first.
+    closed: VecDeque<ClosedConnection>,
+}
+
+/// A connection that has ended.
+#[derive(Debug, Clone)]
+pub struct ClosedConnection {
+    /// Who had it.
+    pub peer: Arc<Peer>,
+    /// Time at which it ended.
+    pub at: SystemTime,
+    /// How it ended.
+    pub how: Departure,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Bytes {
     received: u64,
     transmitted: u64,
+}
+
+/// How a client has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// It has closed its connections.
+    Closed,
+    /// Its connection broke: it was killed, has crashed, or the network has failed.
+    Lost,
+    /// It did not answer any more: it was suspended, or its machine is gone.
+    Stopped,
+}
+
+impl Departure {
+    /// Returns the name, for display.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Lost => "lost",
+            Self::Stopped => "stopped",
+        }
+    }
 }
 
 /// The kind of a stream.
@@ -74,6 +117,8 @@ pub struct TransportTotals {
 pub struct OpenConnection {
     connections: Arc<Connections>,
     peer: Arc<Peer>,
+    /// How it ends, as far as is known.
+    pub departure: Departure,
 }
 
 /// An open stream, which is counted until it is dropped.
@@ -95,7 +140,7 @@ impl Connections {
         let mut registry = self.registry.lock();
         registry.opened[place(peer.road)] += 1;
         registry.open.insert(peer.id, peer.clone());
-        OpenConnection { connections: self.clone(), peer: peer.clone() }
+        OpenConnection { connections: self.clone(), peer: peer.clone(), departure: Departure::Stopped }
     }
 
     /// Counts a stream of a peer until the result is dropped.
@@ -108,6 +153,13 @@ impl Connections {
     /// Returns the peers of all open connections, in the order in which they connected.
     pub fn list(&self) -> Vec<Arc<Peer>> {
         self.registry.lock().open.values().cloned().collect()
+    }
+
+    /// Returns the connections that ended in the last ten minutes and had told a name, oldest first.
+    pub fn closed(&self) -> Vec<ClosedConnection> {
+        let registry = self.registry.lock();
+        let is_recent = |closed: &&ClosedConnection| closed.at.elapsed().is_ok_and(|elapsed| elapsed < REMEMBERED);
+        registry.closed.iter().filter(is_recent).cloned().collect()
     }
 
     /// Returns the number of open streams of a kind.
@@ -146,6 +198,14 @@ impl Drop for OpenConnection {
         let closed = &mut registry.closed_bytes[place(self.peer.road)];
         closed.received += self.peer.traffic.receive_bytes.load(Relaxed);
         closed.transmitted += self.peer.traffic.transmit_bytes.load(Relaxed);
+        // Probes have no name.
+        if !self.peer.name().is_empty() {
+            if registry.closed.len() == MAX_CLOSED {
+                registry.closed.pop_front();
+            }
+            let (peer, how) = (self.peer.clone(), self.departure);
+            registry.closed.push_back(ClosedConnection { peer, at: SystemTime::now(), how });
+        }
     }
 }
 
@@ -177,6 +237,27 @@ mod tests {
         let tcp = TransportTotals { open: 1, ..before[0] };
         assert_eq!(connections.totals(), [tcp, before[1]]);
         assert_eq!((tcp.opened, tcp.receive_bytes, before[1].transmit_bytes), (2, 8, 5));
+    }
+
+    #[test]
+    fn closed_connections_are_remembered_if_they_had_a_name() {
+        let connections = Arc::new(Connections::default());
+        for (name, departure) in [("", Departure::Lost), ("actor", Departure::Lost), ("learner", Departure::Closed)] {
+            let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+            peer.introduce(name);
+            let mut open = connections.add(&peer);
+            assert!(connections.closed().iter().all(|closed| closed.peer.name() != name), "it is open");
+            open.departure = departure;
+        }
+        let told: Vec<_> =
+            connections.closed().iter().map(|closed| (closed.peer.name().to_owned(), closed.how)).collect();
+        assert_eq!(told, [("actor".into(), Departure::Lost), ("learner".into(), Departure::Closed)]);
+        for _ in 0..2 * MAX_CLOSED {
+            let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
+            peer.introduce("many");
+            drop(connections.add(&peer));
+        }
+        assert_eq!(connections.closed().len(), MAX_CLOSED);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Facts about a running server that its tables do not know.
 
+use crate::verdict::Watched;
 use parking_lot::Mutex;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// Facts about a server. Those in once-locks are set once, while it starts.
@@ -15,6 +16,8 @@ pub struct ServerFacts {
     pub dashboard_url: OnceLock<String>,
     /// Time at which the next save in the background is due. `None` if saves are not periodic.
     pub next_save: Mutex<Option<SystemTime>>,
+    /// What the latest look at the server has found.
+    pub watched: Mutex<Arc<Watched>>,
 }
 
 impl Default for ServerFacts {
@@ -24,6 +27,7 @@ impl Default for ServerFacts {
             addresses: OnceLock::new(),
             dashboard_url: OnceLock::new(),
             next_save: Mutex::new(None),
+            watched: Mutex::default(),
         }
     }
 }

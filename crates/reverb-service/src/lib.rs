@@ -5,6 +5,7 @@
 
 mod batch;
 mod bench;
+mod clients;
 mod compaction;
 mod connections;
 mod cut;
@@ -27,12 +28,16 @@ mod replay;
 mod stacking;
 mod store;
 mod table_handle;
+mod verdict;
 pub mod write_ledger;
 pub mod write_queue;
 
 pub use batch::Batch;
 pub use bench::{BenchTable, BenchTables};
-pub use connections::{Connections, OpenConnection, OpenStream, StreamKind, TransportTotals};
+pub use clients::LeftClient;
+pub use connections::{
+    ClosedConnection, Connections, Departure, OpenConnection, OpenStream, StreamKind, TransportTotals,
+};
 pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, Priorities, RowInsert};
@@ -44,6 +49,7 @@ pub use replay::Replay;
 pub use stacking::stack;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, Change, DrawRequest, Journal, MAX_DRAWN, Operation, TableHandle, TablePulse, TableStatus, Waiting,
-    WaitingRequest, snapshot_all,
+    Arrival, Call, Change, DrawRequest, Journal, MAX_DRAWN, Operation, TIMED_OUT, TableHandle, TablePulse, TableStatus,
+    WaitKind, Waiting, WaitingRequest, snapshot_all,
 };
+pub use verdict::{Level, PeerRates, Progress, TableRates, TableVerdict, Trouble, Verdict, Watched};

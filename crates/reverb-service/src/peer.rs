@@ -2,6 +2,7 @@
 
 use crate::process_name::process_name;
 use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -68,6 +69,8 @@ pub struct Traffic {
     pub samples: AtomicU64,
     /// Open streams of the peer.
     pub streams: AtomicU64,
+    /// Number of times that it has looked at the server, as `reverb top` does.
+    pub looks: AtomicU64,
 }
 
 /// Who inserts: the program, and its client, which takes turns with others where inserts wait.
@@ -117,6 +120,25 @@ impl Peer {
         if self.name().is_empty() { "unnamed" } else { self.name() }
     }
 
+    /// Returns the program in the name that the peer gives itself. Empty before it is set.
+    pub fn program(&self) -> &str {
+        self.name().split(" (").next().unwrap_or_default()
+    }
+
+    /// Returns what all connections of one program share: its name and its machine, which is empty for this one. A name
+    /// without the number of a process may be that of several programs, so it stands for one connection only.
+    pub fn process(&self) -> (&str, &str) {
+        let is_one = self.name().ends_with(')') && self.name().contains(':');
+        let address = self.address.parse::<SocketAddr>();
+        let is_here = address.as_ref().map_or(self.road != Transport::Tcp, |address| address.ip().is_loopback());
+        let machine = match (is_one, is_here) {
+            (false, _) => &self.address,
+            (true, true) => "",
+            (true, false) => self.address.rsplit_once(':').map_or("", |(machine, _)| machine),
+        };
+        (self.name(), machine)
+    }
+
     /// Returns who the peer has proven to be. `None` if nobody has asked for a proof.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
@@ -133,6 +155,24 @@ impl Display for Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_of_one_program_are_told_from_those_of_others() {
+        let peer = |name: &str, road, address: &str| {
+            let peer = Peer::new(road, address.into());
+            peer.introduce(name);
+            peer
+        };
+        let name = "actor.py (host:17)";
+        let [tcp, unix] = [(Transport::Tcp, "127.0.0.1:4711"), (Transport::Unix, "pid:17")]
+            .map(|(road, address)| peer(name, road, address));
+        assert_eq!((tcp.program(), tcp.process()), ("actor.py", unix.process()));
+        let [far, near] = ["10.0.0.1:4711", "10.0.0.1:4712"].map(|address| peer(name, Transport::Tcp, address));
+        assert_eq!(far.process(), near.process());
+        assert_ne!(far.process(), tcp.process(), "containers may have the same names and numbers");
+        let [one, other] = ["10.0.0.1:4711", "10.0.0.1:4712"].map(|address| peer("dm-reverb", Transport::Tcp, address));
+        assert_ne!(one.process(), other.process(), "nobody knows whether they are one program");
+    }
 
     #[test]
     fn a_peer_shows_its_name_and_its_road() {

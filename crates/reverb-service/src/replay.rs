@@ -37,6 +37,8 @@ pub struct Replay {
     pub receipts: Arc<Receipts>,
     /// The callers in this process.
     here: Arc<Peer>,
+    /// Whether a client in this process has found the server.
+    has_client_here: AtomicBool,
     /// The tables for measurements.
     pub bench: Arc<BenchTables>,
     /// Facts about the server that serves the tables.
@@ -73,6 +75,7 @@ impl Replay {
             connections: Arc::default(),
             receipts: Arc::default(),
             here: Peer::in_same_process(),
+            has_client_here: AtomicBool::new(false),
             bench: Arc::default(),
             facts: ServerFacts::default(),
             store: OnceLock::new(),
@@ -147,6 +150,16 @@ impl Replay {
     /// Returns the peer for all callers in the same process as the server. It has no connection.
     pub fn this_process(&self) -> &Arc<Peer> {
         &self.here
+    }
+
+    /// Notes that a client in the same process uses the server.
+    pub fn enter(&self) {
+        self.has_client_here.store(true, Relaxed);
+    }
+
+    /// Whether a client in the same process uses the server, or has used it.
+    pub fn has_client_here(&self) -> bool {
+        self.has_client_here.load(Relaxed)
     }
 
     /// Sets the store of the tables. Only the first call has an effect.

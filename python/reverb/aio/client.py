@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
 from reverb import client as ordinary
@@ -91,7 +92,7 @@ class Client:
         finally:
             self._client.engine.disconnect()
 
-    async def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> None:
+    async def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> int:
         """Inserts one item of one step into one or more tables; see `reverb.Client.insert`.
 
         If it is cancelled, nobody knows whether the item was inserted.
@@ -101,12 +102,16 @@ class Client:
           priorities: Mapping from the name of each table that gets the item to the item's priority in that table: a
             number, or "max" for the largest priority that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
+
+        Returns:
+          The key of the item, which is the same in all of its tables.
         """
-        await self._insert(self._calls.insert, data, priorities, timeout)
+        key: int = await self._insert(self._calls.insert, data, priorities, timeout)
+        return key
 
     async def insert_batch(
         self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None
-    ) -> None:
+    ) -> NDArray[np.uint64]:
         """Inserts many items of one step each in one call; see `reverb.Client.insert_batch`.
 
         If it is cancelled, nobody knows which of the items were inserted.
@@ -117,10 +122,14 @@ class Client:
           priorities: Mapping from the name of each table that gets the items to one priority for all items, to an
             array `[n]` of priorities, or to "max" for the largest that the table has seen since it was reset.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
-        """
-        await self._insert(self._calls.insert_batch, data, priorities, timeout)
 
-    async def _insert(self, begin: _Insert, data: Any, priorities: Mapping[str, Any], timeout: float | None) -> None:
+        Returns:
+          The keys of the items, uint64 `[n]`. An item has the same key in all of its tables.
+        """
+        keys: NDArray[np.uint64] = await self._insert(self._calls.insert_batch, data, priorities, timeout)
+        return keys
+
+    async def _insert(self, begin: _Insert, data: Any, priorities: Mapping[str, Any], timeout: float | None) -> Any:
         remaining = countdown(timeout)
         call = begin(data, priorities, remaining(), None)
         if call is None:
@@ -128,7 +137,7 @@ class Client:
             tables = await result(self._calls.tables(remaining()))
             call = begin(data, priorities, remaining(), tables)
             assert call is not None
-        await result(call)
+        return await result(call)
 
     async def sample_batch(
         self, table: str, batch_size: int, timeout: float | None = None, *, squeeze_time: bool = False

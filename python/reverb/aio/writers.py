@@ -167,7 +167,7 @@ class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
 
     async def create_item(
         self, table: str, priority: ItemPriority, trajectory: Any, *, timeout: float | None = None
-    ) -> None:
+    ) -> int:
         """Creates an item and queues it for its table; see `reverb.TrajectoryWriter.create_item`.
 
         Waits first, while as many items are unconfirmed as `max_in_flight_items` and `max_pending_bytes` allow.
@@ -177,12 +177,14 @@ class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
           priority: Priority of the item, a number or "max".
           trajectory: Nest of TrajectoryColumns, which becomes the item's data.
           timeout: Time limit of that wait in seconds; None waits as long as the tables' rate limiters block.
+
+        Returns:
+          The key of the item.
         """
         remaining = countdown(timeout)
         await self._take_room(1, remaining())
         try:
-            self._writer.create_item(table, priority, trajectory)
-            return
+            return self._writer.create_item(table, priority, trajectory)
         except TableNotFoundError as error:
             # The server may also have refused an earlier item; this one is queued then.
             if not self._is_validated or error.step_taken:
@@ -190,7 +192,7 @@ class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
         infos = infos_of((await self._tables()).statuses())
         self._known.update((name, signatures.flatten(info.signature)) for name, info in infos.items())
         await self._take_room(1, remaining())
-        self._writer.create_item(table, priority, trajectory)
+        return self._writer.create_item(table, priority, trajectory)
 
     @property
     def history(self) -> History[TrajectoryColumn]:

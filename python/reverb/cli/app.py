@@ -110,6 +110,7 @@ def serve(
         # max_bytes = 20_000_000_000
         # max_times_sampled = 1
         # seed = 1
+        # stall_after = 1800    # seconds; pauses up to this are no stall
         rate_limiter.min_size = 1000
         # rate_limiter.samples_per_insert = 4.0
         # rate_limiter.error_buffer = 400.0

@@ -20,7 +20,10 @@ _SELECTORS: dict[str, Callable[[], item_selectors.Selector]] = {
     "min_heap": item_selectors.MinHeap,
     "max_heap": item_selectors.MaxHeap,
 }
-_TABLE_KEYS = ("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter", "max_bytes", "seed", "signature")
+_TABLE_KEYS = (
+    *("sampler", "remover", "max_size", "max_times_sampled", "rate_limiter"),
+    *("max_bytes", "seed", "signature", "stall_after"),
+)
 _KINDS = {"queue": Table.queue, "stack": Table.stack}
 _LIMITER_KEYS = ("min_size", "samples_per_insert", "error_buffer", "min_diff", "max_diff")
 # What only the file says of checkpoints. With the settings, all arguments of a checkpointer but one of dm-reverb that
@@ -180,6 +183,7 @@ def _table_from(name: str, section: Mapping[str, Any]) -> Table:
         signature=signature,
         max_bytes=section.get("max_bytes"),
         seed=section.get("seed"),
+        stall_after=section.get("stall_after"),
     )
 
 

@@ -27,16 +27,19 @@ class Observation:
       tables: The tables, in the order of the server. Each has `inserts_per_second` and `samples_per_second`, which are
         None in the first look, and `history`, a dict with the rates of the last minute by their names.
       waits: The requests that wait, longest first.
-      clients: The connections, and the process of the server if it has used the tables. Each has the rates of its
-        counts, as tables have.
+      clients: The connected clients, by process. Each has the rates of its counts, as tables have.
+      left: The clients that have left lately, the latest first.
       checkpoints: The folder of checkpoints.
+      verdict: Whether the server works, in one line.
     """
 
     server: dict[str, Any]
     tables: list[dict[str, Any]]
     waits: list[dict[str, Any]]
     clients: list[dict[str, Any]]
+    left: list[dict[str, Any]]
     checkpoints: dict[str, Any]
+    verdict: dict[str, Any]
 
 
 class Observer:
@@ -59,7 +62,6 @@ class Observer:
           UnimplementedError: The server is one of dm-reverb, or of an earlier version.
         """
         seen = Observation(**self._documents(timeout))
-        seen.clients = [client for client in seen.clients if not _is_idle_process(client)]
         before = self._before
         if before is not None and before.server["server_id"] != seen.server["server_id"]:
             # Another server listens there now.
@@ -90,11 +92,6 @@ def at_intervals(interval: float, look: Callable[[], _Seen]) -> Iterator[_Seen]:
         began = time.monotonic()
         yield look()
         time.sleep(max(0.0, began + interval - time.monotonic()))
-
-
-def _is_idle_process(client: dict[str, Any]) -> bool:
-    """Whether this is the process of the server, which is always listed, and has not used its tables."""
-    return client["transport"] == "same_process" and not client["inserts"] and not client["samples"]
 
 
 def _add_rates(seen: Observation, before: Observation | None) -> None:

@@ -74,9 +74,8 @@ def human_bytes(count: float) -> str:
     raise AssertionError
 
 
-def save_failure(error: str) -> str:
-    """A line that says that the latest save of a server failed."""
-    return f"The latest save failed: {error}"
+# The styles of the levels of a verdict, from the best to the worst.
+LEVELS = {"good": "green", "quiet": "", "warning": "yellow", "alarm": "red"}
 
 
 def selector_text(options: Any) -> str:

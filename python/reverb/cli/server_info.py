@@ -85,11 +85,11 @@ def show(endpoint: Endpoint, watch: bool, interval: float, as_json: bool, timeou
     if not watch:
         looks = itertools.islice(looks, 1)
     console = Console()
-    views = (View(each, title, _save_failure(client, timeout)) for each in looks)
+    views = (View(each, title, _verdict(client, timeout)) for each in looks)
     if as_json:
         for view in views:
-            if view.failure is not None:
-                print(escaped(view.failure), file=sys.stderr)
+            if view.verdict is not None and view.verdict["level"] in ("warning", "alarm"):
+                print(escaped(view.verdict["line"]), file=sys.stderr)
             output.print_json([look.as_json() for look in view.looks])
     elif watch and console.is_terminal:
         with Live(next(views), console=console, auto_refresh=False) as live:
@@ -100,13 +100,13 @@ def show(endpoint: Endpoint, watch: bool, interval: float, as_json: bool, timeou
             console.print(view)
 
 
-def _save_failure(client: _binding.Client, timeout: float) -> str | None:
-    """A line about the latest save if it failed. Several servers, and those of dm-reverb, tell nothing."""
+def _verdict(client: _binding.Client, timeout: float) -> dict[str, Any] | None:
+    """Whether the server works. Several servers, and those of dm-reverb, tell nothing."""
     try:
-        error = json.loads(client.observe(timeout))["checkpoints"]["last_error"]
+        verdict: dict[str, Any] = json.loads(client.observe(timeout))["verdict"]
     except (errors.UnimplementedError, errors.InvalidArgumentError):
         return None
-    return None if error is None else output.save_failure(error)
+    return verdict
 
 
 def _looks(client: _binding.Client, interval: float, timeout: float) -> Iterator[list[Look]]:
@@ -151,6 +151,14 @@ _COLUMNS = (
 _DISPENSABLE = ("selectors", "ratio", "of", "data", "samples", "inserts", "samples/s", "inserts/s")
 
 
+def _lines(text: Text, console: Console, width: int) -> Iterator[Text]:
+    """The lines of a text that fit a width. None of them is wrapped again."""
+    for line in text.wrap(console, max(1, width), overflow="fold"):
+        line.rstrip()
+        line.no_wrap = True
+        yield line
+
+
 @dataclasses.dataclass
 class View:
     """Tables as lines of text that fit the width: a grid, and below it what waits.
@@ -158,12 +166,12 @@ class View:
     Attributes:
       looks: States of the tables.
       title: Address of a server that is watched, whose rates are shown; None without.
-      failure: Line above them about a save that failed; None without.
+      verdict: Whether the server works, as a line above them; None without.
     """
 
     looks: list[Look]
     title: str | None = None
-    failure: str | None = None
+    verdict: dict[str, Any] | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Renders the widest grid that fits. Names and reasons that do not fit in one line go on in the next."""
@@ -172,21 +180,22 @@ class View:
             if Measurement.get(console, options.update(width=10_000), self._grid(columns)).maximum <= options.max_width:
                 break
             columns = [column for column in columns if column.header != header]
-        if self.failure is not None:
-            yield Text(escaped(self.failure), style="red", overflow="fold")
+        if self.title is not None:
+            yield Text(self.title, no_wrap=True, overflow="crop")
+        if self.verdict is not None:
+            text = Text(escaped(self.verdict["line"]), style=output.LEVELS[self.verdict["level"]])
+            yield from _lines(text, console, options.max_width)
         yield self._grid(columns)
         reasons = [reason for look in self.looks for reason in look.wait_lines]
         if reasons:
             yield Text("waiting")
         for reason in reasons:
-            for number, line in enumerate(
-                Text(escaped(reason)).wrap(console, max(1, options.max_width - 4), overflow="fold")
-            ):
-                yield Text(f"{'    ' if number else '  '}{line.plain.rstrip()}", no_wrap=True)
+            for number, line in enumerate(_lines(Text(escaped(reason)), console, options.max_width - 4)):
+                yield Text(f"{'    ' if number else '  '}{line.plain}", no_wrap=True)
 
     def _grid(self, columns: list[_Column]) -> Grid:
         # Texts, because names in plain strings could be read as markup.
-        grid = Grid(title=None if self.title is None else Text(self.title))
+        grid = Grid()
         for column in columns:
             is_name = column.header == "table"
             grid.add_column(column.header, justify=column.justify, no_wrap=not is_name, overflow="fold")

@@ -31,6 +31,9 @@ _BAR = 8
 _SPARK = 12
 _EACH = KEPT // _SPARK
 _HEAD, _ALARM, _FAINT = "bold", "red", "dim"
+# How clients left, as the middle of a line, and the number of those that are shown.
+_LEFT = {"closed": "left", "lost": "was lost", "stopped": "stopped answering"}
+_SHOWN_LEFT = 3
 
 
 @dataclasses.dataclass
@@ -83,7 +86,9 @@ class View:
             yield line
 
     def _lines(self, console: Console, width: int, height: int | None, glyphs: parts.Glyphs) -> list[Text]:
-        head = _flow(_facts(self.seen, self.address, glyphs), width, glyphs.between)
+        verdict = Text(escaped(self.seen.verdict["line"]), style=output.LEVELS[self.seen.verdict["level"]])
+        head = list(verdict.wrap(console, max(24, width), overflow="fold"))
+        head += _flow(_facts(self.seen, self.address, glyphs), width, glyphs.between)
         tables = self._tables(width, glyphs)
         clients = self._clients(width, glyphs) if self.has_clients else []
         waits = self._waits(console, width) if self.has_waits else []
@@ -109,7 +114,10 @@ class View:
         return [*lines, Text(self.note or "", style="reverse")]
 
     def _tables(self, width: int, glyphs: parts.Glyphs) -> list[Text]:
+        # What is stuck comes first in every order.
+        levels = list(output.LEVELS)
         tables = sorted(self.seen.tables, key=ORDERS[self.order][1])
+        tables.sort(key=lambda table: min(2, len(levels) - 1 - levels.index(table["progress"]["level"])))
         if not tables:
             return [Text("no tables")]
         return list(_grid(_table_columns(glyphs), tables, width, glyphs))
@@ -120,15 +128,12 @@ class View:
             return -items, -(client["receive_bytes"] + client["transmit_bytes"]), client["id"]
 
         clients = sorted(self.seen.clients, key=busy)
-        waiting: dict[int, float] = {}
-        for wait in self.seen.waits:
-            waiting[wait["client"]] = max(wait["seconds"], waiting.get(wait["client"], 0))
-        if not clients:
-            return []
-        rows = [{**client, "waiting": waiting.get(client["id"])} for client in clients[:_CLIENTS]]
-        lines = list(_grid(_CLIENT_COLUMNS, rows, width, glyphs))
+        lines = list(_grid(_CLIENT_COLUMNS, clients[:_CLIENTS], width, glyphs)) if clients else []
         if len(clients) > _CLIENTS:
-            lines.append(Text(f"{len(clients) - _CLIENTS} more connections", style=_FAINT))
+            lines.append(Text(f"{len(clients) - _CLIENTS} more clients", style=_FAINT))
+        for left in self.seen.left[:_SHOWN_LEFT]:
+            ago = parts.seconds(max(0.0, self.seen.server["now"] - left["at"]))
+            lines.append(Text(f"{escaped(left['name'])} {_LEFT[left['how']]} {ago} ago", style=_FAINT))
         return lines
 
     def _waits(self, console: Console, width: int) -> list[Text]:
@@ -138,7 +143,6 @@ class View:
         for wait in self.seen.waits:
             who = escaped(wait["client_name"] or wait["address"] or wait["transport"])
             text = Text(f"{parts.seconds(wait['seconds']):>9}  {who}: {escaped(wait['reason'])}")
-            text.stylize(_ALARM, 0, 9)
             # A sentence is never cut: it goes on below its beginning.
             wrapped = text.wrap(console, max(24, width), overflow="fold")
             rest = Text(" ").join(wrapped[1:])
@@ -154,9 +158,6 @@ class View:
 
 def _facts(seen: Observation, address: str, glyphs: parts.Glyphs) -> Iterator[Text]:
     server = seen.server
-    failure = seen.checkpoints["last_error"]
-    if failure is not None:
-        yield Text(escaped(output.save_failure(failure)), style=_ALARM)
     yield Text(escaped(f"reverb {server['version']}"), style=_HEAD)
     yield Text(escaped(f"{server['hostname'] or address} pid {server['pid']}"))
     if server["state"] != "serving":
@@ -272,8 +273,8 @@ def _table_columns(glyphs: parts.Glyphs) -> list[_Column]:
     def speed(name: str) -> Callable[[dict[str, Any]], str]:
         return lambda table: parts.rate(table[name])
 
-    def is_blocked(table: dict[str, Any]) -> str:
-        return _ALARM if _waiting(table) else ""
+    def level(table: dict[str, Any]) -> str:
+        return output.LEVELS[table["progress"]["level"]] if _waiting(table) else ""
 
     def data(table: dict[str, Any]) -> str:
         limit = "" if table["max_bytes"] is None else f"/{parts.size(table['max_bytes'])}"
@@ -292,22 +293,24 @@ def _table_columns(glyphs: parts.Glyphs) -> list[_Column]:
         columns.append(_Column("", history(per_second), 4, is_left=True, style=lambda table: "cyan"))
     return [
         *columns,
-        _Column("limiter", lambda table: parts.strip(table["limiter"], table["items"], glyphs), 6, True, is_blocked),
-        _Column("waits", _waiting, 7, True, is_blocked),
+        _Column("limiter", lambda table: parts.strip(table["limiter"], table["items"], glyphs), 6, True, level),
+        _Column("waits", _waiting, 7, True, level),
     ]
 
 
 def _waited(client: dict[str, Any]) -> str:
-    return "" if client["waiting"] is None else parts.seconds(client["waiting"])
+    waits = client["waits"]
+    return f"{waits[0]['operation']} {parts.seconds(waits[0]['seconds'])}" if waits else ""
 
 
 _CLIENT_COLUMNS = [
     _Column("busiest clients", lambda client: escaped(client["name"] or client["address"] or "-"), 10),
+    _Column("role", lambda client: client["role"], 8, is_left=True),
     _Column("address", lambda client: escaped(client["address"]), 2, is_left=True),
     _Column("road", lambda client: escaped(client["transport"]), 3, is_left=True),
     _Column("inserts/s", lambda client: parts.rate(client["inserts_per_second"]), 9),
     _Column("samples/s", lambda client: parts.rate(client["samples_per_second"]), 9),
     _Column("in", lambda client: parts.traffic(client["receive_bytes_per_second"]), 4),
     _Column("out", lambda client: parts.traffic(client["transmit_bytes_per_second"]), 4),
-    _Column("waits", _waited, 7, style=lambda client: _ALARM),
+    _Column("waits", _waited, 7),
 ]

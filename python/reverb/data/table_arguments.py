@@ -48,6 +48,21 @@ def _fitting(name: str, number: int) -> int:
     return number
 
 
+def as_stall_after(seconds: object) -> float | None:
+    """Converts the longest pause of a table that is not a stall. None stays None.
+
+    Raises:
+      TypeError: It is not a number.
+      ValueError: It is not above 0.
+    """
+    if seconds is None:
+        return None
+    number = checks.as_float("stall_after", seconds)
+    if not number > 0:
+        raise ValueError(f"`stall_after` must be above 0 seconds, got {number:g}.")
+    return number
+
+
 def as_seed(seed: object) -> int | None:
     """Converts a seed to 64 bits; None stays None."""
     if seed is None:

@@ -208,24 +208,26 @@ class Draws:
         # In the process of the server the caller would only draw earlier, unless it puts batches on a device meanwhile.
         return 0 if self._by_caller and not self._client.engine.is_remote else _PREFETCH
 
-    def _begin_ahead(self, depth: int, connect: float | None) -> Steps[None]:
+    def _begin_ahead(self, depth: int, connect: float | None, is_ahead: bool = True) -> Steps[None]:
         while len(self._requests) < depth and self.begun != self._options.num_batches:
             shares = self._shares.draw(self._options.batch_size)
             try:
-                request = yield from self._begin(shares, None, connect)
+                request = yield from self._begin(shares, None, connect, is_ahead)
             except BaseException:
                 self._shares.take_back(shares)
                 raise
             self._requests.append(request)
             self.begun += 1
 
-    def _begin(self, shares: list[tuple[int, int]], timeout: float | None, connect: float | None) -> Steps[_Request]:
+    def _begin(
+        self, shares: list[tuple[int, int]], timeout: float | None, connect: float | None, is_ahead: bool = False
+    ) -> Steps[_Request]:
         parts: list[tuple[int, int, Draw]] = []
         try:
             for table, count in shares:
                 name, at_once = self._shares.tables[table], not self.are_ahead()
-                begin = Begin(self._client, name, count, timeout, self._squeeze_time, connect, self._by_caller, at_once)
-                parts.append((table, count, (yield begin)))
+                how = (self._squeeze_time, connect, self._by_caller, at_once, is_ahead)
+                parts.append((table, count, (yield Begin(self._client, name, count, timeout, *how))))
         except DeadlineExceededError as error:
             # Without a timeout of the batch, it is the reconnect timeout that passed.
             if self._options.timeout is not None:
@@ -238,7 +240,7 @@ class Draws:
             return None
         if not self._requests:
             left = self._patience() if self._limit is None else self._limit - time.monotonic()
-            yield from self._begin_ahead(1, max(_CONNECT_S, left))
+            yield from self._begin_ahead(1, max(_CONNECT_S, left), is_ahead=False)
             if not self._requests:
                 return None
             # By now the road to the server is known.

@@ -23,6 +23,7 @@ class Begin(NamedTuple):
     connect_timeout: float | None
     by_caller: bool
     at_once: bool
+    is_ahead: bool
 
     def do(self) -> Draw:
         """Waits for a connection."""
@@ -35,12 +36,13 @@ class Begin(NamedTuple):
             self.connect_timeout,
             self.by_caller,
             self.at_once,
+            self.is_ahead,
         )
 
     async def wait(self) -> Draw:
         """Awaits a connection."""
-        begin = self.client.calls.begin_sample
-        draw: Draw = await result(begin(self.table, self.size, self.timeout, self.squeeze_time, self.connect_timeout))
+        begin, how = self.client.calls.begin_sample, (self.squeeze_time, self.connect_timeout, self.is_ahead)
+        draw: Draw = await result(begin(self.table, self.size, self.timeout, *how))
         return draw
 
 

@@ -1,7 +1,7 @@
 //! The configuration of a table.
 
 use crate::selector::check_priority;
-use crate::{Error, RateLimiter, RateLimiterConfig, Result, SelectorKind, Signature, Trajectory};
+use crate::{Error, RateLimiterConfig, Result, SelectorKind, Signature, Trajectory};
 use std::sync::Arc;
 
 /// The configuration of a table.
@@ -73,20 +73,6 @@ impl TableConfig {
             }
             Trajectory::Columns(_) => signature.check_trajectory(&self.name, trajectory),
         }
-    }
-
-    /// The condition that a blocked insert waits for, as the middle of a sentence.
-    pub fn explain_insert(&self, limiter: &RateLimiter) -> String {
-        let RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff } = self.rate_limiter;
-        let max_size = self.max_size as f64;
-        let gives_each_once = self.max_times_sampled == 1
-            && (samples_per_insert, min_size_to_sample, min_diff, max_diff) == (1.0, 1, 0.0, max_size);
-        if !gives_each_once {
-            return limiter.explain_insert();
-        }
-        let kind = if self.sampler == SelectorKind::Lifo { "stack" } else { "queue" };
-        let waiting = limiter.inserts.saturating_sub(limiter.samples);
-        format!("{kind} \"{}\" is full: {waiting} of {max_size} wait to be sampled", self.name)
     }
 
     /// Checks that a table can be created with this configuration.

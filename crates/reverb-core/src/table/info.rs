@@ -4,6 +4,7 @@ use super::config::TableConfig;
 use super::contents::Table;
 use super::counters::unix_seconds;
 use super::figures::TableInfo;
+use super::limiter_words::LimiterView;
 use crate::selector::Selector;
 use crate::{ItemKey, ItemView, RateLimiter};
 
@@ -17,6 +18,13 @@ impl TableInfo {
             samples: self.samples,
             ..RateLimiter::new(self.config.rate_limiter.clone())
         }
+    }
+}
+
+impl TableInfo {
+    /// What the rate limiter of the table, as [`TableInfo::limiter`] returns it, allowed at that moment.
+    pub fn view<'a>(&'a self, limiter: &'a RateLimiter) -> LimiterView<'a> {
+        LimiterView { table: &self.config, limiter, items: self.current_size }
     }
 }
 
@@ -107,16 +115,8 @@ impl Table {
         info
     }
 
-    /// The condition that a blocked insert waits for, as the middle of a sentence.
-    pub fn explain_insert(&self) -> String {
-        self.config.explain_insert(&self.limiter)
-    }
-
-    /// The condition that a blocked sample waits for, as the middle of a sentence.
-    pub fn explain_sample(&self) -> String {
-        if self.is_empty() && self.limiter.can_sample(1) {
-            return "the table is empty".into();
-        }
-        self.limiter.explain_sample()
+    /// The rate limiter, and what it allows now.
+    pub fn limiter_view(&self) -> LimiterView<'_> {
+        LimiterView { table: &self.config, limiter: &self.limiter, items: self.len() as u64 }
     }
 }

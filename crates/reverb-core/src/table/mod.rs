@@ -10,7 +10,8 @@
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `configure` changes options, `draw` and `copied` sample and take draws back,
 //! `in_flight` tracks draws until they are delivered, `snapshot` saves and restores, `compaction` finds unused memory,
-//! and `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report.
+//! `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report, and `limiter_words` says what the rate
+//! limiter allows.
 
 mod change;
 mod check;
@@ -25,6 +26,7 @@ mod figures;
 mod histograms;
 mod in_flight;
 mod info;
+mod limiter_words;
 mod pages;
 mod peek;
 mod removal;
@@ -37,6 +39,7 @@ pub use copied::{CopiedBatch, CopiedDraws, DrawnSlot};
 pub use figures::{ClientCounts, FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
 pub use histograms::{LOG2_BUCKETS, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
 pub use in_flight::Delivery;
+pub use limiter_words::{LimiterKind, LimiterView};
 pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;
 pub use removal::RemovalCounts;

@@ -72,24 +72,6 @@ fn samples_count_unless_neither_bound_can_be_reached() {
 }
 
 #[test]
-fn explanations_name_what_is_missing() {
-    let mut limiter = limiter(1.0, 1000, 6.0, 2000.0);
-    limiter.inserts = 357;
-    assert_eq!(limiter.explain_sample(), "357 items, min_size_to_sample is 1000");
-    limiter.inserts = 1000;
-    limiter.samples = 995;
-    assert_eq!(
-        limiter.explain_sample(),
-        "inserts x samples_per_insert - samples = 5.0, must be at least min_diff (6.0) after the sample"
-    );
-    limiter.inserts = 2995;
-    assert_eq!(
-        limiter.explain_insert(),
-        "inserts x samples_per_insert - samples = 2000.0, must be at most max_diff (2000.0) after the insert"
-    );
-}
-
-#[test]
 fn impossible_configurations_are_refused() {
     let cases = [
         (0.0, 1, 0.0, 1.0, "samples_per_insert"),

@@ -36,7 +36,9 @@ impl Roads {
             return Some(Self::Several(Arc::new(Servers::new(endpoint.clone(), session.clone()))));
         }
         let (hosts, port) = endpoint.address.loopback()?;
-        Some(Self::One(registry::find(hosts, port)?.into()))
+        let server = registry::find(hosts, port)?;
+        server.enter();
+        Some(Self::One(server.into()))
     }
 
     fn either<T>(&self, one: impl FnOnce(&Road) -> T, several: impl FnOnce(&Servers) -> T) -> T {

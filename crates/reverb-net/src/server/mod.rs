@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use reverb_core::{Result, fork};
 use reverb_observe::Calls;
 use reverb_observe::http::HttpServer;
+use reverb_observe::verdict::watch;
 use reverb_service::Replay;
 use reverb_service::maintenance::run_maintenance;
 use reverb_service::registry;
@@ -83,6 +84,7 @@ impl Server {
         for table in replay.tables() {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
         }
+        runtime.spawn(watch(Arc::downgrade(&replay)));
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }

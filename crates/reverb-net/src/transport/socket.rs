@@ -8,7 +8,8 @@
 //! thread also yields its processor to other threads. If one of them runs for a whole time slice, polling pauses for a
 //! while.
 
-use reverb_service::{Connections, OpenConnection, Peer, Transport};
+use super::goodbye::LastBytes;
+use reverb_service::{Connections, Departure, OpenConnection, Peer, Transport};
 use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -49,7 +50,35 @@ pub struct Socket {
     /// The program at the other end.
     peer: Arc<Peer>,
     /// The entry among the connections of the server. `None` at a client.
-    registered: Option<OpenConnection>,
+    registered: Option<Registered>,
+}
+
+/// What a server knows of a connection.
+#[derive(Debug)]
+struct Registered {
+    entry: OpenConnection,
+    last: LastBytes,
+}
+
+impl Registered {
+    /// Notes what was read, which says how the connection ends.
+    fn note(&mut self, read: &std::io::Result<()>, bytes: &[u8]) {
+        match read {
+            Ok(()) if bytes.is_empty() && self.last.say_goodbye() => self.entry.departure = Departure::Closed,
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => self.entry.departure = Departure::Stopped,
+            Ok(()) if !bytes.is_empty() => self.last.add(bytes),
+            Ok(()) | Err(_) => self.entry.departure = Departure::Lost,
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // The server has closed the connection before it has read its end.
+        if self.entry.departure == Departure::Stopped && self.last.say_goodbye() {
+            self.entry.departure = Departure::Closed;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -142,7 +171,7 @@ impl Socket {
 
     /// Makes this one of the connections of a server, for as long as it is open.
     pub fn register(&mut self, connections: &Arc<Connections>) {
-        self.registered = Some(connections.add(&self.peer));
+        self.registered = Some(Registered { entry: connections.add(&self.peer), last: LastBytes::default() });
     }
 
     /// Counts bytes that were written.
@@ -156,7 +185,7 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        let Self { stream, watch, peer, .. } = self.get_mut();
+        let Self { stream, watch, peer, registered } = self.get_mut();
         let before = buf.filled().len();
         let result = match stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -166,7 +195,11 @@ impl AsyncRead for Socket {
             Poll::Ready(result) => {
                 READS.set(READS.get() + 1);
                 watch.read();
-                peer.traffic.receive_bytes.fetch_add((buf.filled().len() - before) as u64, Relaxed);
+                let read = &buf.filled()[before..];
+                peer.traffic.receive_bytes.fetch_add(read.len() as u64, Relaxed);
+                if let Some(registered) = registered {
+                    registered.note(&result, read);
+                }
                 Poll::Ready(result)
             }
             Poll::Pending => {

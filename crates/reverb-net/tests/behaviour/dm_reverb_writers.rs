@@ -307,7 +307,7 @@ async fn a_wait_has_a_reason_from_what_the_server_says_of_the_table() {
     assert!(reason(&writer, "confirmation").await.contains("1 items awaiting confirmation"));
     reason(&writer, "The server has not confirmed the items yet.").await;
     server.set_inserted(1);
-    let limiter = "inserts x samples_per_insert - samples = 1.0, must be at most max_diff (1.0) after the insert";
+    let limiter = "1 more sample until an insert may go; actors may be at most 1 item ahead";
     reason(&writer, &format!("insert into table `limited` waits: {limiter}")).await;
 }
 

@@ -152,7 +152,7 @@ impl World {
         for squeeze_time in [false, true] {
             let size = measured("a draw", most, || self.runtime.block_on(self.draw(squeeze_time)));
             let Some(size) = size.filter(|&size| size <= COPIED_BYTES) else { continue };
-            let draw = DrawRequest { at_least: 1, at_most: 3, ahead: 0 };
+            let draw = DrawRequest { at_least: 1, at_most: 3, ahead: 0, is_ahead: false };
             let request = BatchRequest { table: "table".into(), draw, squeeze_time };
             // The items differ from those of the draw before.
             let most_copied = most + 6 * COPIED_BYTES.max(size);

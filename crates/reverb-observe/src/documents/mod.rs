@@ -1,5 +1,6 @@
 //! What a server shows of itself: documents that the HTTP port and the call `Observe` send as JSON.
 
+mod clients;
 mod columns;
 mod histogram;
 mod items;
@@ -9,12 +10,14 @@ mod process;
 mod schema;
 mod server;
 mod tables;
+mod verdict;
 
+pub use clients::{clients, waits};
 pub use histogram::histograms;
 pub use items::{ColumnBytes, column_bytes, items};
-pub use limiter::diff;
 pub use observed::observed;
-pub use process::{cpu_seconds, resident_bytes};
+pub use process::{cpu_seconds, memory_limit, resident_bytes};
 pub use schema::*;
-pub use server::{checkpoints, clients, log, seconds, server, traffic, waits};
+pub use server::{checkpoints, log, seconds, server, traffic};
 pub use tables::tables;
+pub use verdict::verdict;

@@ -9,12 +9,16 @@ use serde_json::Value;
 pub struct ObservedDocument {
     /// The process and its service.
     pub server: ServerDocument,
+    /// Whether the server works, in one line.
+    pub verdict: VerdictDocument,
     /// See [`TablesDocument::tables`].
     pub tables: Vec<TableDocument>,
     /// See [`WaitsDocument::waits`].
     pub waits: Vec<WaitDocument>,
     /// See [`ClientsDocument::clients`].
     pub clients: Vec<ClientDocument>,
+    /// See [`ClientsDocument::left`].
+    pub left: Vec<LeftClientDocument>,
     /// The checkpoints.
     pub checkpoints: CheckpointsDocument,
 }
@@ -176,6 +180,8 @@ pub struct TableDocument {
     /// by reason.
     #[serde(flatten)]
     pub figures: Value,
+    /// Whether the table makes progress.
+    pub progress: TableProgressDocument,
     /// The rate limiter.
     pub limiter: LimiterDocument,
     /// Waiting inserts.
@@ -201,11 +207,19 @@ pub struct LimiterDocument {
     pub min_diff: Option<f64>,
     /// Upper bound of `diff`: no insert may take it above.
     pub max_diff: Option<f64>,
+    /// Items by which the actors, who insert, are ahead of the learner, who samples; below 0 if the learner is ahead.
+    /// `null` without a ratio.
+    pub ahead: Option<f64>,
+    /// The least that `ahead` may be: no draw may take it below.
+    pub least_ahead: Option<f64>,
+    /// The most that `ahead` may be: no insert may take it above.
+    pub most_ahead: Option<f64>,
     /// Number of inserts that may go now, if nothing else happens.
     pub inserts_allowed: Option<u64>,
     /// Number of draws that may go now, if nothing else happens.
     pub samples_allowed: Option<u64>,
-    /// What may go now in words, such as `40 more samples or 12 more inserts may go`.
+    /// Who is ahead and what may go now in words, such as `actors are 12 of at most 50 items ahead; 40 more samples or 12
+    /// more inserts may go`.
     pub sentence: String,
 }
 
@@ -251,7 +265,9 @@ pub struct WaitDocument {
     pub table_name: String,
     /// `insert` or `sample`.
     pub operation: &'static str,
-    /// Number of the connection; see [`ClientDocument::id`].
+    /// As in [`ClientWaitDocument::kind`].
+    pub kind: &'static str,
+    /// Number of the client; see [`ClientDocument::id`].
     pub client: u64,
     /// Name that the client gave itself, by default its program, host and process id. Text of users.
     pub client_name: String,
@@ -268,34 +284,50 @@ pub struct WaitDocument {
 /// `/api/v1/clients`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientsDocument {
-    /// Open connections. A client has one for calls, and one for writers. The process of the server itself counts as
-    /// one.
+    /// The clients that are connected: a process each, in the order in which they connected. The process of the server
+    /// itself is one if a client in it is used.
     pub clients: Vec<ClientDocument>,
+    /// The clients that have left in the last ten minutes, the latest first, at most 256.
+    pub left: Vec<LeftClientDocument>,
 }
 
-/// A connection.
+/// A client: all connections of a process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientDocument {
-    /// Number of the connection.
+    /// Number of its first connection that is open.
     pub id: u64,
-    /// Name that the client gave itself. Text of users; empty if it gave none.
+    /// Name that the client gave itself. Text of users.
     pub name: String,
-    /// Remote address; empty in the same process.
+    /// The program in that name.
+    pub program: String,
+    /// Remote address of its first connection; empty in the same process.
     pub address: String,
     /// `tcp`, `unix` or `same_process`.
     pub transport: &'static str,
     /// Time at which it connected.
     pub since: f64,
+    /// Number of open connections: one for calls, and one for writers. 0 in the same process.
+    pub connections: u64,
     /// Number of open streams.
     pub streams: u64,
+    /// What it does: `writes`, `draws`, `both` or `none`.
+    pub role: &'static str,
     /// Items that it inserted.
     pub inserts: u64,
     /// Items that it drew.
     pub samples: u64,
+    /// Items that it inserted a second of late.
+    pub inserts_per_second: f64,
+    /// Items that it drew a second of late.
+    pub samples_per_second: f64,
+    /// Time at which it sent something last; `null` before the first look.
+    pub last_seen: Option<f64>,
     /// Bytes received from it.
     pub receive_bytes: u64,
     /// Bytes sent to it.
     pub transmit_bytes: u64,
+    /// What it waits for, longest first.
+    pub waits: Vec<ClientWaitDocument>,
 }
 
 /// `/api/v1/checkpoints`.

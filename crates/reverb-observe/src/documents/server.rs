@@ -2,19 +2,11 @@
 
 use super::process;
 use super::schema::{
-    CheckpointDocument, CheckpointsDocument, ClientDocument, ClientsDocument, LogDocument, LogLineDocument,
-    ProgressDocument, ServerDocument, WaitDocument, WaitsDocument,
+    CheckpointDocument, CheckpointsDocument, LogDocument, LogLineDocument, ProgressDocument, ServerDocument,
 };
 use reverb_service::event_log::{self, LogLevel, LogLine};
-use reverb_service::{Peer, Replay, SavedState, StoreProgress, StoreStatus, TableHandle, host_name};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use reverb_service::{Replay, SavedState, StoreProgress, StoreStatus, host_name};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-// limit (HTTP, metrics and logs): requests and draws that `/api/v1/waits` shows of a table | {} each | the first are
-// shown
-/// Maximum number of waiting inserts, and of waiting draws, that are shown of each table.
-const MAX_WAITS: usize = 20;
 
 /// Converts a time to seconds since the Unix epoch.
 pub fn seconds(time: SystemTime) -> f64 {
@@ -56,45 +48,6 @@ pub fn server(replay: &Replay) -> ServerDocument {
 pub fn traffic(replay: &Replay) -> (u64, u64) {
     let totals = replay.connections.totals();
     (totals.iter().map(|total| total.receive_bytes).sum(), totals.iter().map(|total| total.transmit_bytes).sum())
-}
-
-/// Describes the requests that wait.
-pub fn waits(replay: &Replay) -> WaitsDocument {
-    let of_table = |(number, table): (usize, &TableHandle)| {
-        let name = table.name().to_owned();
-        table.waits(MAX_WAITS).into_iter().map(move |wait| WaitDocument {
-            table: number,
-            table_name: name.clone(),
-            operation: wait.operation.name(),
-            client: wait.peer.id,
-            client_name: wait.peer.name().into(),
-            address: wait.peer.address.as_str().into(),
-            transport: wait.peer.road.name(),
-            seconds: wait.waited.as_secs_f64(),
-            reason: wait.reason,
-        })
-    };
-    let mut waits: Vec<_> = replay.tables().iter().enumerate().flat_map(of_table).collect();
-    waits.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-    WaitsDocument { waits }
-}
-
-/// Describes the open connections.
-pub fn clients(replay: &Replay) -> ClientsDocument {
-    let client = |peer: &Arc<Peer>| ClientDocument {
-        id: peer.id,
-        name: peer.name().into(),
-        address: peer.address.as_str().into(),
-        transport: peer.road.name(),
-        since: seconds(peer.since),
-        streams: peer.traffic.streams.load(Relaxed),
-        inserts: peer.traffic.inserts.load(Relaxed),
-        samples: peer.traffic.samples.load(Relaxed),
-        receive_bytes: peer.traffic.receive_bytes.load(Relaxed),
-        transmit_bytes: peer.traffic.transmit_bytes.load(Relaxed),
-    };
-    let connected = replay.connections.list();
-    ClientsDocument { clients: [replay.this_process()].into_iter().chain(&connected).map(client).collect() }
 }
 
 /// Describes the checkpoints.

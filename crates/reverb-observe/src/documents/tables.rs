@@ -3,18 +3,19 @@
 use super::columns;
 use super::limiter::limiter;
 use super::schema::{TableDocument, TablesDocument, WaitingDocument};
+use super::verdict::progress;
 use reverb_core::{FIGURES, FigureValue, TableInfo};
-use reverb_service::{Replay, TableHandle, TableStatus};
+use reverb_service::{Replay, TableHandle, TableStatus, Watched};
 use serde_json::Value;
 
 /// Describes all tables.
 pub fn tables(replay: &Replay) -> TablesDocument {
-    TablesDocument {
-        tables: replay.tables().iter().enumerate().map(|(number, table)| describe(number, table)).collect(),
-    }
+    let watched = replay.facts.watched.lock().clone();
+    let tables = replay.tables().iter().enumerate();
+    TablesDocument { tables: tables.map(|(number, table)| describe(number, table, &watched)).collect() }
 }
 
-fn describe(number: usize, table: &TableHandle) -> TableDocument {
+fn describe(number: usize, table: &TableHandle, watched: &Watched) -> TableDocument {
     let TableStatus { info, insert_wait, sample_wait, .. } = table.status();
     let config = &info.config;
     TableDocument {
@@ -25,6 +26,7 @@ fn describe(number: usize, table: &TableHandle) -> TableDocument {
         max_items: config.max_size,
         max_bytes: config.max_bytes,
         max_times_sampled: config.max_times_sampled,
+        progress: progress(watched, number),
         limiter: limiter(&info),
         waiting_inserts: WaitingDocument {
             count: info.waiting_inserts,

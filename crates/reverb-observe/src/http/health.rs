@@ -4,7 +4,7 @@ use super::answer::text;
 use super::state::HttpState;
 use axum::http::StatusCode;
 use axum::response::Response;
-use reverb_service::StoreProgress;
+use reverb_service::{StoreProgress, Trouble, Verdict};
 
 /// Whether a path is one of health.
 pub fn is_path(path: &str) -> bool {
@@ -21,10 +21,17 @@ pub fn answer(path: &str, state: &HttpState) -> Response {
     }
 }
 
-/// Returns what a server that serves says of itself. One whose saves fail serves on: without it nothing would be left.
+/// Returns what a server that serves says of itself. One that stalls, or whose saves fail, serves on: an end would help
+/// nobody.
 fn ready(state: &HttpState) -> String {
-    let failure = state.replay.store().and_then(|store| store.failure());
-    failure.map_or_else(|| "ready".into(), |error| format!("ready, but the latest save failed: {error}"))
+    let watched = state.replay.facts.watched.lock().clone();
+    let Verdict { line, troubles, .. } = &watched.verdict;
+    // A save that has failed since the latest look.
+    let failure = state.replay.store().and_then(|store| store.failure()).map(Trouble::SaveFailed);
+    match failure.filter(|failure| !troubles.contains(failure)) {
+        Some(failure) => format!("ready. {line}; {failure}"),
+        None => format!("ready. {line}"),
+    }
 }
 
 /// Returns why the server does not serve.

@@ -80,7 +80,7 @@ impl From<TablePulse> for TablePoint {
             bytes: pulse.bytes,
             inserts: pulse.inserts,
             samples: pulse.samples,
-            diff: documents::diff(&pulse.limiter),
+            diff: pulse.limiter.balance(),
             waiting_inserts: pulse.waiting_inserts as u32,
             waiting_samples: pulse.waiting_samples as u32,
         }

@@ -2,10 +2,9 @@
 //! tells them in `/proc`; elsewhere they are absent.
 
 use super::families::{Family, Number, Writer};
-use crate::documents::{cpu_seconds, resident_bytes};
+use crate::documents::{cpu_seconds, memory_limit, resident_bytes};
 use std::fmt::Result;
 use std::fs::{read_dir, read_to_string};
-use std::path::{Path, PathBuf};
 
 const START_TIME: Family = Family::seconds("process_start_time", "Unix time at which the process was started.");
 const CPU: Family = Family::seconds("process_cpu", "Processor time of the process.");
@@ -51,51 +50,12 @@ fn max_files() -> Option<u64> {
     limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The lowest limit of the control groups that the process is in, and at most the memory of the machine.
-fn memory_limit() -> Option<u64> {
-    let meminfo = read_to_string("/proc/meminfo").ok()?;
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let total = total.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024;
-    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    // A file of a group without a limit has the text `max` in version 2, and a huge number in version 1.
-    let limit = |file: PathBuf| read_to_string(file).ok()?.trim().parse::<u64>().ok();
-    Some(limit_files(&groups).into_iter().filter_map(limit).chain([total]).min().unwrap_or(total))
-}
-
-/// The files with the memory limits of the groups in `/proc/self/cgroup`, and of the groups that contain them.
-fn limit_files(groups: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for group in groups.lines() {
-        let mut parts = group.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let (root, name) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            _ if controllers.split(',').any(|one| one == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
-            }
-            _ => continue,
-        };
-        let path = Path::new(path.trim_start_matches('/'));
-        files.extend(path.ancestors().map(|group| Path::new(root).join(group).join(name)));
-    }
-    files
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::documents::seconds;
+    use std::path::Path;
     use std::time::SystemTime;
-
-    #[test]
-    fn limits_are_those_of_all_groups_up_to_the_root() {
-        let files = limit_files("12:cpu,cpuacct:/job\n9:memory:/job\n0::/a/b\n");
-        let names: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
-        let version_1 =
-            ["/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-        let version_2 = ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"];
-        assert_eq!(names, [&version_1[..], &version_2[..]].concat());
-    }
 
     #[test]
     fn the_process_is_within_its_limit_and_has_started() {

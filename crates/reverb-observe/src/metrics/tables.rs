@@ -1,7 +1,6 @@
 //! The metrics of tables.
 
 use super::families::{Buckets, Family, Number, Writer};
-use crate::documents::diff;
 use reverb_core::{FIGURES, Figure, FigureValue, MetricKind, RateLimiter, TableInfo};
 use reverb_service::TableStatus;
 use std::collections::HashSet;
@@ -65,7 +64,7 @@ const OPTIONS: [(Family, Value); 7] = [
     }),
     (
         Family::plain("reverb_table_limiter_diff", "Inserts times the limiter's samples per insert, less samples."),
-        |row| Some(diff(row.limiter.as_ref()?).into()),
+        |row| Some(row.limiter.as_ref()?.balance().into()),
     ),
     (Family::plain("reverb_table_limiter_min_diff", "Lower bound of the diff: samples below it wait."), |row| {
         Some(bound(row.limiter.as_ref()?.config.min_diff).into())

@@ -3,6 +3,7 @@
 use super::wakeups::{Ended, Wakeups};
 use crate::errors::PyReverbResult;
 use crate::runtime::runtime;
+use numpy::PyArray1;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result, fork};
@@ -45,9 +46,9 @@ impl Call {
         Ok(Self { state, task: Some(task.abort_handle()), generation: fork::generation() })
     }
 
-    /// A call whose result is None at once.
-    pub fn nothing() -> Self {
-        let outcome: Outcome = Box::new(|py| Ok(py.None()));
+    /// An insert of nothing, whose result is an empty array of keys at once.
+    pub fn no_keys() -> Self {
+        let outcome: Outcome = Box::new(|py| Ok(PyArray1::<u64>::from_vec(py, Vec::new()).into_any().unbind()));
         Self { state: Arc::new(Mutex::new(State::Ended(outcome))), task: None, generation: fork::generation() }
     }
 }

@@ -8,7 +8,7 @@ use crate::errors::{PyReverbError, PyReverbResult};
 use crate::inserts::{Inserts, Target};
 use crate::runtime::deadline;
 use crate::sampled_batch::SampledBatch;
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -78,7 +78,7 @@ impl Calls {
         let deadline = deadline(timeout)?;
         let send = |rows| self.send(rows, deadline, (data, priorities, true));
         let insert = |to: &Target<'_>| self.inserts.batch(to, data, priorities, send);
-        self.with_target(tables, |to| Ok(insert(to)?.unwrap_or_else(Call::nothing)))
+        self.with_target(tables, |to| Ok(insert(to)?.unwrap_or_else(Call::no_keys)))
     }
 
     fn sample(
@@ -108,8 +108,10 @@ impl Calls {
         timeout: Option<f64>,
         squeeze_time: bool,
         connect_timeout: Option<f64>,
+        is_ahead: bool,
     ) -> PyReverbResult<Call> {
-        let request = BatchRequest { table, draw: DrawRequest::exactly(size), squeeze_time };
+        let draw = DrawRequest { is_ahead, ..DrawRequest::exactly(size) };
+        let request = BatchRequest { table, draw, squeeze_time };
         let (client, deadline, connect_by) = (self.client.clone(), deadline(timeout)?, deadline(connect_timeout)?);
         let begun = async move { client.begin_sample(&request, deadline, connect_by, false).await };
         self.spawn(py, begun, |py, draw| Ok(Py::new(py, Draw::new(draw?, None, Arc::default()))?.into_any()))
@@ -182,7 +184,8 @@ impl Calls {
         let py = data.py();
         let (data, priorities) = (data.clone().unbind(), priorities.clone().unbind());
         self.spawn(py, async move { client.insert(rows, deadline).await }, move |py, inserted| match inserted {
-            Ok(()) => Ok(py.None()),
+            Ok(keys) if is_batch => Ok(PyArray1::from_slice(py, &keys).into_any().unbind()),
+            Ok(keys) => Ok(keys[0].into_py_any(py)?),
             Err(error) => {
                 let to = Target { connection: &|| of.connection(), ask: &|_| Err(not_asked()) };
                 Err(inserts.explain(&to, error.into(), data.bind(py), priorities.bind(py), is_batch))

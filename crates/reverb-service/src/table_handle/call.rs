@@ -59,7 +59,7 @@ impl TableHandle {
                 return Err(closed());
             }
             if state.queues.are_full(&work, MAX_WAITING) {
-                let (name, wait) = (self.name(), W::explain(&state.table, self.name()));
+                let (name, wait) = (self.name(), work.explain(&state.table, self.name()));
                 let reason = format!("{MAX_WAITING} requests wait at table `{name}` already; {wait}");
                 return Err(Error::ResourceExhausted(reason));
             }
@@ -149,7 +149,14 @@ impl<T: Reply> Waiting<T> {
 
     /// Says what the request waits for.
     pub fn explain(&self) -> String {
-        self.handle.with_table(|table| T::Work::explain(table, self.handle.name()))
+        self.handle.upkeep(|state| {
+            let TableState { table, queues, .. } = state;
+            match T::Work::queue(queues).get_mut(self.ticket) {
+                Some(request) => request.work.explain(table, self.handle.name()),
+                // It was just served.
+                None => T::Work::default().explain(table, self.handle.name()),
+            }
+        })
     }
 
     async fn expire(mut self) -> Result<T> {

@@ -26,13 +26,15 @@ pub struct DrawRequest {
     /// Number of additional items to draw if the draw does not affect later draws (see
     /// [`TableHandle::counts_samples`]).
     pub ahead: usize,
+    /// Whether a loader draws ahead of its program, which does not wait for the batch yet.
+    pub is_ahead: bool,
 }
 
 impl DrawRequest {
     /// Asks for exactly `count` items.
     #[inline]
     pub fn exactly(count: usize) -> Self {
-        Self { at_least: count, at_most: count, ahead: 0 }
+        Self { at_least: count, at_most: count, ahead: 0, is_ahead: false }
     }
 
     /// Checks the numbers.
@@ -65,12 +67,12 @@ impl TableHandle {
         if let Err(error) = request.check() {
             return Call::Done(Err(error));
         }
-        let DrawRequest { at_least, at_most, ahead } = request;
+        let DrawRequest { at_least, at_most, ahead, is_ahead } = request;
         let at_most = at_most.min(MAX_DRAWN);
         let ahead = ahead.min(MAX_DRAWN - at_most);
         let wanted = at_most + if self.counts_samples() { 0 } else { ahead };
         let drawn = Vec::with_capacity(wanted.min(4096));
-        self.submit(SampleWork { at_least, at_most, ahead, drawn }, peer, |_, _| Ok(()))
+        self.submit(SampleWork { at_least, at_most, ahead, is_ahead, drawn }, peer, |_, _| Ok(()))
     }
 
     /// Draws a small batch and copies it under one lock, if no request waits; see

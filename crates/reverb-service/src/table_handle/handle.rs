@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{Drawn, Error, Table, TableConfig, TableSnapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
 /// A shared reference to a table.
@@ -26,6 +26,8 @@ pub(super) struct SharedTable {
     counts_samples: AtomicBool,
     signature_token: AtomicU64,
     pub undelivered: AtomicU64,
+    /// The longest pause that is not a stall, in nanoseconds; 0 if that is learned from the pauses so far.
+    stall_after: AtomicU64,
     /// Whether the table was told of samples that it does not track.
     pub expects_untracked: AtomicBool,
     /// Notified when compaction is due, or when the table has shrunk.
@@ -54,6 +56,7 @@ impl TableHandle {
             signature_token: AtomicU64::default(),
             counts_samples: AtomicBool::default(),
             undelivered: AtomicU64::default(),
+            stall_after: AtomicU64::default(),
             expects_untracked: AtomicBool::default(),
             compaction_due: Notify::new(),
             long_waits: LongWaits::default(),
@@ -93,6 +96,16 @@ impl TableHandle {
     #[inline]
     pub fn counts_samples(&self) -> bool {
         self.0.counts_samples.load(Relaxed)
+    }
+
+    /// Sets the longest pause that somebody who is connected may make before the table counts as stalled.
+    pub fn set_stall_after(&self, pause: Duration) {
+        self.0.stall_after.store(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Returns the longest pause that is not a stall. `None` if it is learned from the pauses so far.
+    pub fn stall_after(&self) -> Option<Duration> {
+        Some(self.0.stall_after.load(Relaxed)).filter(|&nanos| nanos > 0).map(Duration::from_nanos)
     }
 
     /// Copies the options that are read without the lock.

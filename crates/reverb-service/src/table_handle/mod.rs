@@ -39,7 +39,7 @@ pub use handle::{TableHandle, snapshot_all};
 pub use inserts::Arrival;
 pub(crate) use inserts::Writer;
 pub use journal::{Change, Journal};
-pub use requests::Operation;
+pub use requests::{Operation, TIMED_OUT, WaitKind};
 pub use status::{TablePulse, TableStatus};
 pub(crate) use turns::InsertTurn;
 pub use waits::WaitingRequest;

@@ -20,6 +20,9 @@ pub const STEPS_PER_TURN: usize = 16;
 /// Maximum number of inserts, draws and other changes under one lock.
 pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 
+/// What dm-reverb says of a request whose deadline has passed, also of a draw.
+pub const TIMED_OUT: &str = "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
+
 /// The kind of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
@@ -35,6 +38,28 @@ impl Operation {
         match self {
             Self::Insert => "insert",
             Self::Sample => "sample",
+        }
+    }
+}
+
+/// Who waits for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitKind {
+    /// The program.
+    Call,
+    /// A loader that draws ahead of its program, which may be busy.
+    Ahead,
+    /// A program that waits for a newer version.
+    Newer,
+}
+
+impl WaitKind {
+    /// Returns the name of the kind, for display.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Ahead => "ahead",
+            Self::Newer => "newer",
         }
     }
 }
@@ -67,6 +92,8 @@ pub struct SampleWork {
     pub at_most: usize,
     /// Extra items to draw if the table does not count samples.
     pub ahead: usize,
+    /// Whether a loader draws ahead of its program.
+    pub is_ahead: bool,
     pub drawn: Vec<Drawn>,
 }
 
@@ -113,6 +140,10 @@ pub trait Work: Default + Send {
     fn turn(&self) -> Option<InsertTurn> {
         None
     }
+    /// Who waits for the request.
+    fn kind(&self) -> WaitKind {
+        WaitKind::Call
+    }
     /// Adds the items that the request has inserted or drawn to the counts of its peer.
     fn count(&self, traffic: &Traffic);
     /// Returns the result of a request that is complete.
@@ -121,8 +152,12 @@ pub trait Work: Default + Send {
     fn expire(self, reason: &str) -> Result<Self::Reply>;
     /// Says what a request does at the table with this name.
     fn title(name: &str) -> String;
-    /// Says what the first request waits for.
-    fn explain(table: &Table, name: &str) -> String;
+    /// Says what the request waits for, as the end of a sentence.
+    fn reason(&self, table: &Table) -> String;
+    /// Says what the request waits for at the table with this name.
+    fn explain(&self, table: &Table, name: &str) -> String {
+        format!("{} waits: {}", Self::title(name), self.reason(table))
+    }
     /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
     fn undo(&mut self, _table: &mut JournaledTable, _removed: &mut Vec<Trajectory>) {}
 }
@@ -153,18 +188,15 @@ impl Work for InsertWork {
 
     fn expire(self, reason: &str) -> Result<()> {
         let done = self.total - self.items.len();
-        Err(Error::DeadlineExceeded(format!(
-            "Timeout exceeded: {done} of {} items were inserted; {reason}",
-            self.total
-        )))
+        Err(Error::DeadlineExceeded(format!("{done} of {} items were inserted; {reason}\n{TIMED_OUT}", self.total)))
     }
 
     fn title(name: &str) -> String {
         format!("insert into table `{name}`")
     }
 
-    fn explain(table: &Table, name: &str) -> String {
-        format!("{} waits: {}", Self::title(name), table.explain_insert())
+    fn reason(&self, table: &Table) -> String {
+        table.limiter_view().insert_waits_for(self.items.len() as u64)
     }
 }
 
@@ -180,6 +212,10 @@ impl Work for SampleWork {
         &mut ended.samples
     }
 
+    fn kind(&self) -> WaitKind {
+        if self.is_ahead { WaitKind::Ahead } else { WaitKind::Call }
+    }
+
     #[inline]
     fn count(&self, traffic: &Traffic) {
         traffic.samples.fetch_add(self.drawn.len() as u64, Relaxed);
@@ -193,17 +229,15 @@ impl Work for SampleWork {
         if !self.drawn.is_empty() {
             return Ok(self.drawn);
         }
-        Err(Error::DeadlineExceeded(format!(
-            "Rate Limiter: Timeout exceeded before the right to sample was acquired; {reason}"
-        )))
+        Err(Error::DeadlineExceeded(format!("{reason}\n{TIMED_OUT}")))
     }
 
     fn title(name: &str) -> String {
         format!("sample of table `{name}`")
     }
 
-    fn explain(table: &Table, name: &str) -> String {
-        format!("{} waits: {}", Self::title(name), table.explain_sample())
+    fn reason(&self, table: &Table) -> String {
+        table.limiter_view().sample_waits_for(self.at_least.saturating_sub(self.drawn.len()).max(1) as u64)
     }
 
     fn undo(&mut self, table: &mut JournaledTable, removed: &mut Vec<Trajectory>) {

@@ -1,7 +1,7 @@
 //! The status of a table and of the requests that wait for it.
 
 use super::handle::TableHandle;
-use super::requests::{InsertWork, Operation, Requests, SampleWork, Work};
+use super::requests::{Operation, Requests, Work};
 use reverb_core::{RateLimiter, TableInfo};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -81,8 +81,8 @@ impl TableHandle {
             };
             TableStatus {
                 info,
-                insert_wait: (!inserts.is_empty()).then(|| InsertWork::explain(table, name)),
-                sample_wait: (!samples.is_empty()).then(|| SampleWork::explain(table, name)),
+                insert_wait: inserts.front().map(|request| request.work.explain(table, name)),
+                sample_wait: samples.front().map(|request| request.work.explain(table, name)),
                 insert_peer: first_peer(inserts),
                 sample_peer: first_peer(samples),
             }

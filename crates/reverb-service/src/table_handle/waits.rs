@@ -1,8 +1,9 @@
 //! The requests that wait at a table, as its watchers see them.
 
 use super::handle::TableHandle;
-use super::requests::{Operation, Request, Requests, Work};
+use super::requests::{Operation, Request, Requests, WaitKind, Work};
 use crate::peer::Peer;
+use reverb_core::Table;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 pub struct WaitingRequest {
     /// Whether it is an insert or a draw.
     pub operation: Operation,
+    /// Who waits for it.
+    pub kind: WaitKind,
     /// Who makes it.
     pub peer: Arc<Peer>,
     /// Time since the request was made.
@@ -23,7 +26,7 @@ pub struct WaitingRequest {
 /// The first requests of a queue as they were under the lock. Each has its place in the queue.
 struct Seen {
     operation: Operation,
-    requests: Vec<(usize, Arc<Peer>, Instant)>,
+    requests: Vec<(usize, WaitKind, Arc<Peer>, Instant)>,
     /// What the first request of the queue waits for.
     reason: String,
     /// Whether the others wait for requests before them to be served.
@@ -31,7 +34,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn new<W: Work>(queue: &Requests<W>, limit: usize, in_order: bool, reason: impl FnOnce() -> String) -> Self {
+    fn new<W: Work>(queue: &Requests<W>, limit: usize, in_order: bool, table: &Table) -> Self {
         let mut streams = HashSet::new();
         let is_first_of_stream = |request: &&Request<W>| {
             let stream = request.work.turn().and_then(|turn| turn.stream);
@@ -39,10 +42,10 @@ impl Seen {
         };
         let waiting = queue.iter().filter(is_first_of_stream).enumerate().filter_map(|(place, request)| {
             let waiter = request.waiter.as_ref()?;
-            Some((place, waiter.peer.clone(), waiter.since))
+            Some((place, request.work.kind(), waiter.peer.clone(), waiter.since))
         });
         let requests: Vec<_> = waiting.take(limit).collect();
-        let reason = if requests.is_empty() { String::new() } else { reason() };
+        let reason = queue.front().map_or_else(String::new, |first| first.work.reason(table));
         Self { operation: W::OPERATION, requests, reason, in_order }
     }
 
@@ -62,8 +65,9 @@ impl Seen {
                 _ => format!("{request} waits: {reason}"),
             }
         };
-        requests.into_iter().map(move |(place, peer, since)| WaitingRequest {
+        requests.into_iter().map(move |(place, kind, peer, since)| WaitingRequest {
             operation,
+            kind,
             peer,
             waited: now.saturating_duration_since(since),
             reason: sentence(place),
@@ -78,10 +82,7 @@ impl TableHandle {
             let (table, queues) = (&state.table, &state.queues);
             // Draws that do not affect one another take turns. All of them wait for the same.
             let in_order = table.config().counts_samples();
-            [
-                Seen::new(&queues.inserts, limit, true, || table.explain_insert()),
-                Seen::new(&queues.samples, limit, in_order, || table.explain_sample()),
-            ]
+            [Seen::new(&queues.inserts, limit, true, table), Seen::new(&queues.samples, limit, in_order, table)]
         });
         let now = Instant::now();
         let inserts = inserts.into_waits(self.name(), now);

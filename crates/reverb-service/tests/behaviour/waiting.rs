@@ -124,7 +124,10 @@ async fn an_empty_sample_at_its_deadline_fails_and_says_what_it_waited_for() {
     let table = queue("replay", 10);
     let error = waits!(table.sample(exactly(1), here())).result(soon(), silent).await.unwrap_err();
     let Error::DeadlineExceeded(text) = error else { panic!("{error:?}") };
-    assert!(text.contains("sample of table `replay` waits: 0 items, min_size_to_sample is 1"), "{text}");
+    assert!(
+        text.starts_with("sample of table `replay` waits: queue \"replay\" is empty\nRate Limiter: Timeout exceeded"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +151,7 @@ async fn a_deadline_that_has_passed_takes_what_is_there() {
 #[tokio::test]
 async fn a_sample_with_enough_is_served_when_the_table_allows_no_more() {
     let table = queue("table", 10);
-    let waiting = waits!(table.sample(DrawRequest { at_least: 2, at_most: 8, ahead: 100 }, here()));
+    let waiting = waits!(table.sample(DrawRequest { at_least: 2, at_most: 8, ahead: 100, is_ahead: false }, here()));
     done!(table.insert(items(0..1), here()));
     assert_eq!(table.status().info.waiting_samples, Some(1));
     done!(table.insert(items(1..4), here()));
@@ -157,7 +160,7 @@ async fn a_sample_with_enough_is_served_when_the_table_allows_no_more() {
 
 #[test]
 fn samples_are_drawn_ahead_only_if_draws_are_not_counted() {
-    let ahead = DrawRequest { at_least: 1, at_most: 1, ahead: 7 };
+    let ahead = DrawRequest { at_least: 1, at_most: 1, ahead: 7, is_ahead: false };
     let (free, counted) = (uniform("free"), queue("counted", 10));
     for table in [&free, &counted] {
         done!(table.insert(items(0..5), here()));
@@ -190,7 +193,7 @@ async fn a_long_wait_is_reported_exactly_once() {
     let table = queue("replay", 10);
     let notices = Cell::new(0);
     let notice = |notice: &Notice| {
-        assert_eq!(notice.text, "sample of table `replay` waits: 0 items, min_size_to_sample is 1");
+        assert_eq!(notice.text, "sample of table `replay` waits: queue \"replay\" is empty");
         notices.set(notices.get() + 1);
     };
     let mut result = pin!(waits!(table.sample(exactly(1), here())).result(None, notice));
@@ -220,7 +223,8 @@ fn the_number_of_waiting_requests_is_limited_for_each_kind() {
 fn a_draw_of_any_number_is_bounded_and_a_draw_of_none_is_refused() {
     let table = uniform("table");
     done!(table.insert(items(0..1), here()));
-    let draw = |at_least, at_most, ahead| table.sample(DrawRequest { at_least, at_most, ahead }, here());
+    let draw =
+        |at_least, at_most, ahead| table.sample(DrawRequest { at_least, at_most, ahead, is_ahead: false }, here());
     assert_eq!(done!(draw(1, usize::MAX, usize::MAX)).len(), 1 << 20);
     assert!(matches!(draw(usize::MAX, usize::MAX, 0), Call::Done(Err(Error::ResourceExhausted(_)))));
     assert!(matches!(draw(0, 0, 9), Call::Done(Err(Error::InvalidArgument(_)))));

@@ -128,7 +128,7 @@ async fn consume(table: TableHandle, seed: u64, stop: Arc<AtomicBool>) -> Vec<u6
     let mut consumed = Vec::new();
     while !stop.load(Relaxed) {
         let at_most = rng.random_range(1..8);
-        let request = DrawRequest { at_least: rng.random_range(1..=at_most), at_most, ahead: 0 };
+        let request = DrawRequest { at_least: rng.random_range(1..=at_most), at_most, ahead: 0, is_ahead: false };
         let result = match table.sample(request, here()) {
             Call::Done(result) => result,
             Call::Waiting(waiting) => {

@@ -72,7 +72,7 @@ fn draws_that_do_not_affect_one_another_do_not_wait_behind_others() {
         let table = TableHandle::new(Table::new(config).unwrap());
         let _waiting = [(); 2].map(|()| waiting!(table.sample(exactly(1), here())));
         let waits = table.waits(20);
-        let reason = table.with_table(Table::explain_sample);
+        let reason = table.with_table(|table| table.limiter_view().sample_waits_for(1));
         let expected = ["waits: ", second].map(|what| format!("sample of table `{}` {what}{reason}", table.name()));
         assert_eq!([&waits[0].reason, &waits[1].reason], expected.each_ref());
     }

@@ -7,6 +7,7 @@ use crate::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse};
 use crate::dm_reverb::status::from_status;
 use bytes::Bytes;
 use reverb_core::{Drawn, Error, Result};
+use reverb_service::TIMED_OUT;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -177,10 +178,7 @@ fn error_of(status: &Status, peer: &str) -> Error {
 
 /// Returns the error of a draw that got nothing in time.
 pub fn late(peer: &str) -> Error {
-    Error::DeadlineExceeded(format!(
-        "Rate Limiter: Timeout exceeded before the right to sample was acquired; the server at {peer} does not say what \
-         the draw waited for"
-    ))
+    Error::DeadlineExceeded(format!("the draw waited, and the server at {peer} does not say for what\n{TIMED_OUT}"))
 }
 
 /// Awaits a future until a limit. `None` if that passes first.

@@ -106,7 +106,7 @@ impl Draws {
         let response = self.service.clone().server_info(ServerInfoRequest {}).await.ok()?.into_inner();
         let status = statuses(response).ok()?.into_iter().find(|status| status.info.config.name == table)?;
         let limiter = status.info.limiter();
-        (!limiter.can_sample(1)).then(|| limiter.explain_sample())
+        (!limiter.can_sample(1)).then(|| status.info.view(&limiter).sample_waits_for(1))
     }
 
     fn idle_stream(&self) -> SampleLink {

@@ -10,7 +10,7 @@ use crate::grpc::largest;
 use reverb_core::{Error, ItemKeys, Result, TableInfo};
 use reverb_service::insert::name_row;
 use reverb_service::local::RowInsert;
-use reverb_service::warn;
+use reverb_service::{TIMED_OUT, warn};
 use smallvec::smallvec;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -58,9 +58,7 @@ impl Connection {
                 let (done, total) = call.progress();
                 let reason = self.explain_insert(&tables).await;
                 let reason = reason.unwrap_or_else(|| "the server has not confirmed the others".into());
-                Err(Error::DeadlineExceeded(format!(
-                    "Timeout exceeded: {done} of {total} items were inserted; {reason}"
-                )))
+                Err(Error::DeadlineExceeded(format!("{done} of {total} items were inserted; {reason}\n{TIMED_OUT}")))
             }
         }
     }
@@ -148,7 +146,9 @@ impl Connection {
             let name = &status.info.config.name;
             let limiter = status.info.limiter();
             let waits = tables.iter().any(|table| table.as_ref() == name) && !limiter.can_insert(1);
-            waits.then(|| format!("insert into table `{name}` waits: {}", status.info.config.explain_insert(&limiter)))
+            waits.then(|| {
+                format!("insert into table `{name}` waits: {}", status.info.view(&limiter).insert_waits_for(1))
+            })
         })
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use reverb_core::{Drawn, Error, Result};
 use reverb_formats::item::ItemEncoder;
 use reverb_service::lease::Lease;
-use reverb_service::{Call, DrawRequest, OpenStream, Peer, Replay, StreamKind, TableHandle, Waiting};
+use reverb_service::{Call, DrawRequest, OpenStream, Peer, Replay, StreamKind, TIMED_OUT, TableHandle, Waiting};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -33,8 +33,6 @@ const RESPONSE_BYTES: usize = 2 << 20;
 /// Number of samples of the first response to a request, and maximum number of samples of a response.
 const FIRST_SAMPLES: usize = 128;
 const MAX_SAMPLES: usize = 1024;
-/// The text by which clients know that a draw has timed out.
-const TIMED_OUT: &str = "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
 type Response = std::result::Result<SampleStreamResponse, Status>;
 
@@ -237,7 +235,7 @@ impl Answer {
         if self.waiting.is_some() {
             return Ok(false);
         }
-        let request = DrawRequest { at_least: 1, at_most: count, ahead: 0 };
+        let request = DrawRequest { at_least: 1, at_most: count, ahead: 0, is_ahead: false };
         match self.table.sample(request, peer) {
             Call::Done(drawn) => self.add(drawn?),
             Call::Waiting(waiting) => {

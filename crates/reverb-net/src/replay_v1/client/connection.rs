@@ -352,6 +352,7 @@ fn draw(request: &BatchRequest, deadline: Option<Instant>) -> Draw {
         ahead: request.draw.ahead as u64,
         timeout_ms: timeout_ms(deadline),
         squeeze_time: request.squeeze_time,
+        is_ahead: request.draw.is_ahead,
     }
 }
 

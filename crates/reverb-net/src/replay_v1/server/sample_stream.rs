@@ -279,8 +279,12 @@ impl SampleStreamTask {
         }
         let table = self.replay.served(&draw.table)?;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let request =
-            DrawRequest { at_least: count(draw.at_least), at_most: count(draw.at_most), ahead: count(draw.ahead) };
+        let request = DrawRequest {
+            at_least: count(draw.at_least),
+            at_most: count(draw.at_most),
+            ahead: count(draw.ahead),
+            is_ahead: draw.is_ahead,
+        };
         match on_items(request.at_least, || table.sample(request, &self.peer)) {
             Call::Done(drawn) => Ok(Begun::Drawn(table, draw, drawn?)),
             Call::Waiting(waiting) => {

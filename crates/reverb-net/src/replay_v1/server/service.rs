@@ -25,6 +25,7 @@ use reverb_service::peek::peek;
 use reverb_service::{Peer, Replay, TableHandle};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -175,7 +176,8 @@ impl ReplayService for Router {
         }
     }
 
-    async fn observe(&self, _: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {
+    async fn observe(&self, request: Request<ObserveRequest>) -> Result<Response<ObserveResponse>, Status> {
+        peer_of(&request).traffic.looks.fetch_add(1, Relaxed);
         let replay = self.open()?.clone();
         let json = in_background(move || Ok(observed(&replay))).await.map_err(|error| to_status(&error))?;
         Ok(Response::new(ObserveResponse { json: json.into() }))

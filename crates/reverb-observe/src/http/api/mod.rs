@@ -24,6 +24,7 @@ use std::sync::Arc;
 pub fn router() -> Router<Arc<HttpState>> {
     Router::new()
         .route("/server", get(async |state: Shared| read(state, |s| documents::server(&s.replay)).await))
+        .route("/verdict", get(async |state: Shared| read(state, |s| documents::verdict(&s.replay)).await))
         .route("/tables", get(async |state: Shared| read(state, |s| documents::tables(&s.replay)).await))
         .route("/waits", get(async |state: Shared| read(state, |s| documents::waits(&s.replay)).await))
         .route("/clients", get(async |state: Shared| read(state, |s| documents::clients(&s.replay)).await))
