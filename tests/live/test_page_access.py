@@ -91,7 +91,7 @@ def test_axe_finds_nothing(open_page, server, others, scheme, width):
         page.goto(url)
         page.locator(".table-name").first.wait_for()
         if url == server.dashboard_url:
-            expect(page.locator(".waits li")).to_be_visible(timeout=PATIENCE_MS)
+            expect(page.locator(".clients li").first).to_be_visible(timeout=PATIENCE_MS)
         assert_accessible(page)
         assert has_no_horizontal_scroll(page)
     page = open_page(**options)
@@ -112,7 +112,7 @@ def test_axe_finds_nothing_while_the_server_is_gone(page):
     page.goto(server.dashboard_url)
     page.locator(".table-name").first.wait_for()
     server.stop()
-    expect(page.locator("#notices .gone")).to_contain_text("reconnects by itself", timeout=PATIENCE_MS)
+    expect(page.locator(".verdict-line")).to_contain_text("reconnects by itself", timeout=PATIENCE_MS)
     assert_accessible(page)
 
 

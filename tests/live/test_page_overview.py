@@ -1,5 +1,7 @@
 """The live page in a browser: what it says about tables and waiting clients is what the server did."""
 
+import re
+
 import numpy as np
 import pytest
 from behaviour_support import program, run_program
@@ -80,29 +82,60 @@ def test_items_of_another_process_are_counted(page, server):
     assert table_of(page, "values")["items"] == 1000
 
 
-def test_a_blocked_sampler_is_shown_with_its_reason_and_process(page, server):
+def test_a_client_that_waits_is_shown_by_its_process_and_then_that_it_was_lost(page, server):
     page.goto(server.dashboard_url)
     with program(SAMPLE, f"localhost:{server.port}") as sampler:
         pid = sampler.line()
-        wait = page.locator(".waits li").filter(has_text="blocked")
-        expect(wait).to_contain_text(pid, timeout=PATIENCE_MS)
-        expect(wait).to_contain_text("sample")
+        row = page.locator(".clients li").filter(has_text=f":{pid}")
+        expect(row).to_contain_text("for a sample of blocked", timeout=PATIENCE_MS)
         [document] = [wait for wait in api(page, "waits")["waits"] if wait["table_name"] == "blocked"]
         assert "10" in document["reason"]
+        page.get_by_role("link", name="blocked", exact=True).click()
+        wait = page.locator(".waits li").filter(has_text=pid)
         expect(wait).to_contain_text(document["reason"])
-    expect(page.locator(".waits li").filter(has_text="blocked")).to_have_count(0, timeout=PATIENCE_MS)
+    expect(wait).to_have_count(0, timeout=PATIENCE_MS)
+    page.get_by_role("link", name="Overview", exact=False).first.click()
+    # The program was killed.
+    expect(page.locator(".clients li.gone").filter(has_text=f":{pid}")).to_contain_text(
+        "connection lost", timeout=PATIENCE_MS
+    )
 
 
-def test_the_last_point_of_the_strip_is_the_difference_of_the_limiter(page, server):
+def test_the_verdict_stands_first_and_in_the_title(page, server):
+    page.goto(server.dashboard_url)
+    line = api(page, "verdict")["line"]
+    words = line.partition(":")[0].split()[0]
+    expect(page.locator(".verdict-line")).to_contain_text(words, timeout=PATIENCE_MS)
+    expect(page).to_have_title(re.compile(f"^(\u25cf )?{re.escape(words)}"))
+    assert page.locator(".verdict").bounding_box()["y"] < page.locator("#main").bounding_box()["y"]
+
+
+def test_rates_and_events_are_read_from_charts_by_keys(page, server):
+    run_program(INSERT, f"localhost:{server.port}")
+    page.goto(server.dashboard_url)
+    card_of(page, "values").get_by_role("link").click()
+    slider = page.locator(".throughput-panel").get_by_role("slider")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("samples .* /s, inserts .* /s"), timeout=PATIENCE_MS)
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".throughput-panel .readout")).to_have_text(re.compile("inserts .* /s"))
+    assert page.locator(".throughput-panel [data-event=start]").count() == 1
+    page.get_by_role("button", name="1 hour").click()
+    page.reload()
+    expect(page.get_by_role("button", name="1 hour")).to_have_attribute("aria-pressed", "true")
+
+
+def test_the_last_point_of_the_strip_is_how_far_the_learner_is_ahead(page, server):
     client = reverb.Client(f"localhost:{server.port}")
     for value in range(12):
         client.insert(np.float32(value), {"blocked": 1.0})
     list(client.sample("blocked", 7))
     page.goto(server.dashboard_url)
     point = card_of(page, "blocked").locator("[data-now]")
-    difference = table_of(page, "blocked")["limiter"]["diff"]
-    assert difference == 12 * 2.0 - 7
-    expect(point).to_have_attribute("data-now", f"{difference:.0f}", timeout=PATIENCE_MS)
+    limiter = table_of(page, "blocked")["limiter"]
+    assert limiter["diff"] == 12 * 2.0 - 7
+    assert limiter["ahead"] == limiter["diff"] / 2
+    expect(point).to_have_attribute("data-now", f"{limiter['ahead']:g}", timeout=PATIENCE_MS)
     box, strip = (
         point.bounding_box(),
         card_of(page, "blocked").locator(".card-limiter .time-axes svg").first.bounding_box(),
@@ -132,6 +165,9 @@ def test_thirty_tables_are_rows_that_can_be_sorted_and_filtered(page, large_serv
     sort.click()
     if "table_00" in rows.first.inner_text():
         sort.click()
+    expect(rows.first).to_contain_text(f"table_{NUM_TABLES - 1}")
+    assert len({row["height"] for row in (row.bounding_box() for row in rows.all())}) == 1, "one row height"
+    page.reload()
     expect(rows.first).to_contain_text(f"table_{NUM_TABLES - 1}")
     page.get_by_label("Filter tables by name").fill("table_17")
     expect(rows).to_have_count(1)

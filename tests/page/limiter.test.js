@@ -2,14 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { page } from "./dom.js";
 
-const { bandLabel, bandOf, flowOf, inWords, limiterView, spanChoice, waiting, waitingWords, waitsBadge } = await page("limiter.js");
+const { bandLabel, bandOf, flowOf, inWords, levelTone, limiterView, spanChoice, stuckRank, waiting, waitingWords, waitsBadge } = await page("limiter.js");
 
 const LIMITER = {
-  kind: "ratio", samples_per_insert: 4, min_size: 100, min_diff: -10, max_diff: 30, diff: 10, sentence: "12 more samples may go",
+  kind: "ratio", samples_per_insert: 4, min_size: 100, min_diff: -20, max_diff: 20, diff: 4, ahead: 1, least_ahead: -5, most_ahead: 5,
+  sentence: "12 more samples may go",
 };
+const FLOWS = { state: "flowing", level: "good", seconds: null, sentence: "", ratio: 4 };
+const STALLS = { state: "stalled", level: "alarm", seconds: 65, sentence: "nobody has sampled it", ratio: null };
 const waits = (count, longest_seconds = 0) => ({ count, longest_seconds });
 const table = (more = {}) => ({
-  number: 0, items: 500, inserts: 500, limiter: LIMITER, waiting_inserts: waits(0), waiting_samples: waits(0), ...more,
+  number: 0, items: 500, inserts: 500, limiter: LIMITER, progress: FLOWS, waiting_inserts: waits(0), waiting_samples: waits(0), ...more,
 });
 const LIVE = { server: { now: 50 }, events: [], span: 300, series: () => undefined, rates: () => [], values: () => [[49, 4]] };
 
@@ -21,9 +24,14 @@ function shown(more, options) {
 }
 
 test("a sentence has a capital and a full stop", () => {
-  assert.equal(inWords({ sentence: "all may go" }), "All may go.");
-  assert.equal(inWords({ sentence: "Nothing may go!" }), "Nothing may go!");
-  assert.equal(inWords({ sentence: "" }), "");
+  assert.equal(inWords("all may go"), "All may go.");
+  assert.equal(inWords("Nothing may go!"), "Nothing may go!");
+  assert.equal(inWords(""), "");
+});
+
+test("colours are by progress, and what is stuck stands first", () => {
+  assert.deepEqual(["good", "quiet", "warning", "alarm", undefined].map(levelTone), ["", "", "warn", "bad", ""]);
+  assert.deepEqual(["good", "quiet", "warning", "alarm"].map((level) => stuckRank({ progress: { level } })), [2, 2, 1, 0]);
 });
 
 test("requests that wait are counted, and named", () => {
@@ -32,18 +40,18 @@ test("requests that wait are counted, and named", () => {
   assert.equal(waitingWords(table({ waiting_samples: waits(1) })), "1 sample waits");
 });
 
-test("a badge says for how long the first has waited, unless it is brief", () => {
-  const busy = table({ waiting_inserts: waits(1, 65), waiting_samples: waits(1, 3) });
-  const [long, brief] = [false, true].map((isBrief) => {
-    const { node, update } = waitsBadge(isBrief);
-    update(table());
-    assert.equal(node.hidden, true);
-    update(busy);
-    assert.equal(node.hidden, false);
-    return node.textContent;
-  });
-  assert.equal(long, "1 insert, 1 sample wait · 1 min 05 s");
-  assert.equal(brief, "1 insert, 1 sample wait");
+test("a badge is grey while things move, and says since when a table stands still", () => {
+  const shown = (more, brief) => {
+    const { node, update } = waitsBadge(brief);
+    update(table(more));
+    return node.hidden ? "" : `${node.attributes.class}: ${node.textContent}`;
+  };
+  const busy = { waiting_inserts: waits(1), waiting_samples: waits(1) };
+  assert.equal(shown({}), "");
+  assert.equal(shown(busy), "tag : 1 insert, 1 sample wait", "waits of milliseconds have no time");
+  assert.equal(shown({ ...busy, progress: { ...STALLS, state: "waiting", level: "quiet", seconds: 40 } }), "tag : 1 insert, 1 sample wait · 40 s");
+  assert.equal(shown({ ...busy, progress: STALLS }), "tag bad: Stalled 1 min 05 s");
+  assert.equal(shown({ ...busy, progress: { ...STALLS, level: "warning" } }, true), "tag warn: Stalled");
 });
 
 test("a limiter with a band shows it, and its sentence", () => {
@@ -51,7 +59,7 @@ test("a limiter with a band shows it, and its sentence", () => {
   assert.equal(sizes.hidden, true);
   assert.equal(band.attributes.hidden, undefined);
   assert.equal(sentence.textContent, "12 more samples may go.");
-  assert.equal(sentence.classes.has("blocked"), false);
+  assert.equal(sentence.attributes.class, "sentence ");
 });
 
 test("a limiter that waits for items shows how many there are", () => {
@@ -70,9 +78,11 @@ test("a limiter of a minimum size alone has no band", () => {
   assert.equal(rest[0].attributes.hidden, undefined, "what flows is shown in its place");
 });
 
-test("a small limiter has no sentence, and one that blocks says so", () => {
+test("a small limiter has no sentence, and one that stands still says why", () => {
   assert.equal(shown({}, { small: true }).rest.length, 0);
-  assert.equal(shown({ waiting_samples: waits(1) }).sentence.classes.has("blocked"), true);
+  const { sentence } = shown({ progress: STALLS });
+  assert.equal(sentence.textContent, "Nobody has sampled it. 12 more samples may go.");
+  assert.equal(sentence.attributes.class, "sentence bad");
 });
 
 test("the lines of a flow are those of samples and inserts", () => {
@@ -81,18 +91,26 @@ test("the lines of a flow are those of samples and inserts", () => {
   assert.deepEqual(lines.map(({ name, points, format }) => `${name} ${format(points[0][1])}`), ["samples 2 /s", "inserts 1 /s"]);
 });
 
-test("a band ends with the latest document, and has the events of its table", () => {
+const textsOf = ({ lines: [{ points, format }] }) => points.map(([at, value]) => `${at}: ${format(value)}`);
+
+test("a band shows who is ahead in items, to the latest document, with the events of its table", () => {
   const events = [null, 0, 1].map((number) => ({ at: 1, kind: "options", table: number, text: "" }));
-  const shown = bandOf(table(), { ...LIVE, events }, 60);
-  assert.deepEqual(shown.lines[0].points, [[49, 4], [50, 10]]);
+  const shown = bandOf(table(), { ...LIVE, events, values: () => [[48, -20], [49, 0]] }, 60);
+  assert.deepEqual(textsOf(shown), ["48: learner 5 items ahead", "49: nobody ahead", "50: actors 1 item ahead"]);
+  assert.deepEqual([shown.band.low, shown.band.high, shown.span], [-5, 5, 60]);
   assert.deepEqual(shown.events.map((event) => event.table), [null, 0]);
-  assert.equal(shown.span, 60);
-  assert.equal(bandOf(table({ waiting_inserts: waits(1) }), LIVE, 60).band.tone, "blocked");
+  assert.equal(bandOf(table({ progress: STALLS }), LIVE, 60).band.tone, "bad");
 });
 
-test("a band says its bounds in words", () => {
-  assert.equal(bandLabel(LIMITER), "Inserts times 4 less samples: 10; lower bound −10, upper bound 30.");
-  assert.match(bandLabel({ ...LIMITER, min_diff: null, max_diff: null }), /no lower bound, no upper bound/);
+test("a bound that is missing is none; queues count their items", () => {
+  const of = (more) => bandOf(table({ limiter: { ...LIMITER, ...more } }), LIVE, 60);
+  assert.deepEqual([of({ most_ahead: null }).band.low, of({ most_ahead: null }).band.high], [-5, null]);
+  const queue = of({ kind: "queue", samples_per_insert: 1, diff: 14, min_diff: 0, max_diff: 30, least_ahead: null, most_ahead: null });
+  assert.deepEqual([textsOf(queue).at(-1), queue.band.low, queue.band.high, queue.band.above], ["50: 14 items", 0, 30, "full: inserts wait"]);
+});
+
+test("a limiter's chart says in words what it shows", () => {
+  assert.equal(bandLabel(table()), "Rate limiter: actors 1 item ahead; inserts wait at actors 5 items ahead; samples wait at learner 5 items ahead.");
 });
 
 test("charts show five minutes or an hour", () => {

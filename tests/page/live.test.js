@@ -3,7 +3,6 @@ import { test } from "node:test";
 import { page } from "./dom.js";
 
 const { keptPlaces, Live, rateAt } = await page("live.js");
-const { grouped } = await page("panels.js");
 
 test("a rate is that of the last seconds, and needs two points", () => {
   const times = [0, 1, 2, 3, 4];
@@ -14,18 +13,6 @@ test("a rate is that of the last seconds, and needs two points", () => {
   assert.equal(rateAt(times, [0, 0, 1e6, 1e6 + 10, 1e6 + 30], 4, 5, 2), 15, "of what came after a restore");
   assert.equal(rateAt(times, [1], 0, 5), undefined);
   assert.equal(rateAt(times, undefined, 4, 5), undefined);
-});
-
-test("connections of the same name are one client, the busiest first", () => {
-  const client = (id, name, since, inserts) =>
-    ({ id, name, since, rates: { inserts, samples: 1, receive: 0, transmit: 2e6 } });
-  const groups = grouped([client(1, "learner", 5, 0), client(2, "", 1, 0), client(3, "actor", 9, 1000), client(4, "learner", 3, 1)]);
-  assert.deepEqual(groups.map(({ name, since, connections }) => [name, since, connections.length]), [
-    ["actor", 9, 1],
-    ["learner", 3, 2],
-    ["unnamed client", 1, 1],
-  ]);
-  assert.deepEqual(groups[1].rates, { inserts: 1, samples: 2, receive: 0, transmit: 4e6 });
 });
 
 test("the last minutes are kept whole, and few points of an hour", () => {
@@ -65,7 +52,8 @@ const ANSWERS = {
   server: SERVER,
   tables: { tables: [{ number: 0, inserts: 1 }] },
   waits: { waits: [] },
-  clients: { clients: [{ id: 1, name: "actor", inserts: 5, samples: 0, receive_bytes: 0, transmit_bytes: 0 }] },
+  clients: { clients: [{ id: 1, name: "actor" }], left: [] },
+  verdict: { state: "flowing", line: "Flowing" },
   history: history([1, 2, 3], { 0: [10, 20, 30] }),
   log: { next: 1, lines: [{ number: 1, message: "begun" }] },
   checkpoints: { checkpoints: [] },
@@ -82,7 +70,8 @@ test("a page keeps the documents of a server, forgets another one's history, and
   const live = new Live();
   await next(live, ANSWERS);
   assert.equal(live.server, SERVER);
-  assert.equal(live.clients[0].rates.inserts, 0);
+  assert.equal(live.clients, ANSWERS.clients);
+  assert.equal(live.verdict, ANSWERS.verdict);
   assert.deepEqual(live.series(0).inserts, [10, 20, 30]);
   assert.equal(live.rate(live.series(0).inserts), 10);
   assert.deepEqual(live.rates(live.sum("items"), 300), [[2, 10], [3, 10]]);

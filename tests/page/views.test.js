@@ -3,26 +3,25 @@ import { test } from "node:test";
 import { page, resize } from "./dom.js";
 
 const { detailView } = await page("detail.js");
-const { clientsPanel, memoryPanel, removalsPanel, waitsPanel } = await page("panels.js");
+const { memoryPanel, removalsPanel, waitsPanel } = await page("panels.js");
 const { checkpointsPanel, logPanel } = await page("storage.js");
 const { tablesView } = await page("tables.js");
 
 const waits = { count: 0, longest_seconds: 0, blocked_seconds: 0, reason: null };
 const LIMITER = {
   kind: "ratio", samples_per_insert: 4, min_size: 1, diff: 0, min_diff: -10, max_diff: 10, inserts_allowed: 2,
-  samples_allowed: 10, sentence: "10 more samples may go",
+  samples_allowed: 10, ahead: 0, least_ahead: -2.5, most_ahead: 2.5, sentence: "10 more samples may go",
 };
+const FLOWS = { state: "flowing", level: "good", seconds: null, sentence: "", ratio: 3.98 };
+const stalled = (level) => ({ ...FLOWS, state: "stalled", level, seconds: 86, sentence: "nobody has sampled it", ratio: null });
 const table = (number, more = {}) => ({
   number, name: `table ${number}`, sampler: "uniform", remover: "fifo", items: 5, max_items: 10, bytes: 2048, max_bytes: null,
   referenced_bytes: 1024, index_bytes: 512, chunks: 2, episodes: 1, max_times_sampled: 0, undelivered_samples: 0,
   inserts: 5, samples: 20, unique_samples: 4, removals: { max_size: 3, max_bytes: 0, max_times_sampled: 0, delete: 1, reset: 0 },
   unsampled_removals: 1, priority_updates: 0, insert_bytes: 10, sample_bytes: 20,
   process_inserts: 5, process_samples: 22, returned_samples: 2, returned_items: 0, last_insert_at: null, last_sample_at: 95,
-  limiter: LIMITER, waiting_inserts: waits, waiting_samples: waits,
+  limiter: LIMITER, progress: FLOWS, waiting_inserts: waits, waiting_samples: waits,
   signature: [{ number: 0, name: "obs", dtype: "float32", shape: [null, 4] }], ...more,
-});
-const client = (id, name) => ({
-  id, name, address: `127.0.0.1:${id}`, transport: "tcp", since: 40, rates: { inserts: 1, samples: 2, receive: 3, transmit: 4 },
 });
 const live = (more = {}) => ({
   server: { now: 100, resident_bytes: 10_000, buffer_pool_bytes: 1000 }, tables: [table(0)], waits: [], clients: [],
@@ -48,7 +47,7 @@ test("one table, a few and many have their own layouts", () => {
   assert.equal(view.node.querySelectorAll("article").length, 3);
   view.update(live({ tables: many }));
   const heads = rowsOf(view.node)[0];
-  assert.deepEqual(heads, ["Table", "Items", "Data", "Inserts", "Samples", "Per insert", "Limiter", "Waits"]);
+  assert.deepEqual(heads, ["Table", "Waits", "Items", "Data", "Inserts", "Samples", "Per insert", "Limiter"]);
   const first = () => rowsOf(view.node)[1][0];
   assert.match(first(), /^table 0/);
   const byItems = view.node.querySelectorAll("button").find((button) => button.textContent === "Items");
@@ -62,19 +61,56 @@ test("one table, a few and many have their own layouts", () => {
   assert.equal(rowsOf(view.node).length, 2);
 });
 
+const order = (view) => rowsOf(view.node).slice(1).map(([name]) => Number(/\d+/.exec(name)[0]));
+
+test("tables that are stuck stand first, however others are sorted", () => {
+  const progress = { 3: stalled("warning"), 5: stalled("alarm") };
+  const tables = Array.from({ length: 8 }, (_, number) => table(number, { items: number, progress: progress[number] ?? FLOWS }));
+  const view = tablesView();
+  view.update(live({ tables }));
+  assert.deepEqual(order(view), [5, 3, 0, 1, 2, 4, 6, 7]);
+  view.node.querySelectorAll("button").find((button) => button.textContent === "Items").click();
+  assert.deepEqual(order(view), [5, 3, 7, 6, 4, 2, 1, 0]);
+  const cards = tablesView();
+  cards.update(live({ tables: tables.slice(2, 6) }));
+  assert.deepEqual(cards.node.querySelectorAll("h3").map((name) => name.textContent), ["table 5", "table 3", "table 2", "table 4"]);
+  assert.ok(cards.node.textContent.includes("Nobody has sampled it."));
+});
+
+test("the order of tables lasts over a reload", () => {
+  const kept = new Map();
+  globalThis.localStorage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };
+  const tables = Array.from({ length: 8 }, (_, number) => table(number, { items: number }));
+  const opened = () => {
+    const view = tablesView();
+    view.update(live({ tables }));
+    return view;
+  };
+  const byItems = (view) => view.node.querySelectorAll("button").find((button) => button.textContent.startsWith("Items")).click();
+  byItems(opened());
+  assert.deepEqual(order(opened()), [7, 6, 5, 4, 3, 2, 1, 0]);
+  const view = opened();
+  byItems(view);
+  byItems(view);
+  assert.deepEqual(order(opened()), [0, 1, 2, 3, 4, 5, 6, 7], "a third click ends it");
+  kept.set("reverb-sort", "-1 No such column");
+  assert.deepEqual(order(opened()), [0, 1, 2, 3, 4, 5, 6, 7]);
+  delete globalThis.localStorage;
+});
+
 test("a table in detail has its figures, its signature and what left it", () => {
   const view = detailView(0);
   view.update(live());
   const text = view.node.textContent;
-  for (const part of ["table 0", "uniform → fifo", "5 of 10", "4.00", "never", "5.0 s ago", "Over max_size", "Deleted by a caller"]) {
+  for (const part of ["table 0", "uniform → fifo", "5 of 10", "3.98 of 4", "never", "5.0 s ago", "Over max_size", "Deleted by a caller"]) {
     assert.ok(text.includes(part), part);
   }
   assert.deepEqual(rowsOf(view.node).filter(([name]) => name === "obs"), [["obs", "float32", "[?, 4]"]]);
   const [details] = view.node.querySelectorAll("details");
   details.open = true;
   view.update(live());
-  assert.deepEqual(rowsOf(details)[0], ["Time", "inserts × spi − samples", "Inserts", "Samples"]);
-  assert.deepEqual(rowsOf(details).slice(1).map((row) => row.slice(1)), [["4", "2 /s", "2 /s"], ["actor.py connected"]]);
+  assert.deepEqual(rowsOf(details)[0], ["Time", "Limiter", "Inserts", "Samples"]);
+  assert.deepEqual(rowsOf(details).slice(1).map((row) => row.slice(1)), [["actors 1 item ahead", "2 /s", "2 /s"], ["actor.py connected"]]);
   for (const drawing of view.node.querySelectorAll("svg")) resize(drawing, 300);
   view.unmount();
 });
@@ -84,20 +120,13 @@ test("a table that is not there is said to be missing", () => {
   assert.deepEqual(node.children.slice(2).map(({ hidden }) => hidden), [false, true]);
 });
 
-test("clients of a name share a row", () => {
-  const node = shown(clientsPanel(), live({ clients: [client(1, "actor"), client(2, "actor"), client(3, "")] }));
-  assert.deepEqual(rowsOf(node), [
-    ["Client", "Inserts", "Samples", "Received", "Sent", "Since"],
-    ["actor127.0.0.1 · 2 connections", "2 /s", "4 /s", "6 B/s", "8 B/s", "1 min 00 s"],
-    ["unnamed client127.0.0.1:3", "1 /s", "2 /s", "3 B/s", "4 B/s", "1 min 00 s"],
-  ]);
-});
-
-test("who waits is listed, also twice", () => {
+test("requests that wait are listed, also twice, and grey while things move", () => {
   const wait = { table: 0, table_name: "t", operation: "sample", client: 1, client_name: "a", address: "", transport: "unix", seconds: 3, reason: "because" };
-  const node = shown(waitsPanel(), live({ waits: [wait, wait, { ...wait, table: 1 }] }));
-  assert.deepEqual(node.querySelectorAll("li").map((row) => row.textContent), Array(3).fill("sampletaunix socket3.0 sbecause"));
-  assert.equal(shown(waitsPanel(1), live({ waits: [wait, { ...wait, table: 1 }] })).querySelectorAll("li").length, 1);
+  const waiting = (progress) => shown(waitsPanel(0), live({ tables: [table(0, { progress })], waits: [wait, wait, { ...wait, table: 1 }] }));
+  const rows = waiting(FLOWS).querySelectorAll("li");
+  assert.deepEqual(rows.map((row) => row.textContent), Array(2).fill("sampleaunix socket3.0 sbecause"));
+  const tone = (node) => node.querySelectorAll("li")[0].querySelectorAll("span")[0].attributes.class;
+  assert.deepEqual([tone(waiting(FLOWS)), tone(waiting(stalled("alarm")))], ["tag ", "tag bad"]);
 });
 
 test("memory is that of the largest tables, and of the rest", () => {

@@ -1,15 +1,12 @@
 // The page: its header, the overview, the detail of a table, and what is shown when the server does not answer.
 
 
-import { sparkline } from "./charts.js";
+import { clientsPanel } from "./clients.js";
 import {
   ZONE,
-  byteRate,
-  bytes,
   duration,
   el,
   fact,
-  inZone,
   number,
   rate,
   setAttrs,
@@ -22,9 +19,11 @@ import {
 } from "./core.js";
 import { detailView } from "./detail.js";
 import { Live } from "./live.js";
-import { clientsPanel, memoryPanel, waitsPanel } from "./panels.js";
+import { memoryPanel } from "./panels.js";
 import { checkpointsPanel, logPanel, progressView } from "./storage.js";
 import { tablesView } from "./tables.js";
+import { lineChart } from "./timeline.js";
+import { verdictTitle, verdictView } from "./verdict.js";
 
 const live = new Live();
 const main = part("#main");
@@ -42,28 +41,17 @@ function part(selector) {
 
 /** @param {HTMLElement} node */
 function headerView(node) {
-  const state = el("span", { class: "state-word row" });
   const version = el("span", { class: "muted" });
   const address = el("bdi", { class: "mono user" });
-  const [host, up, memory, connections] = ["Host", "Up", "Memory", "Connections"].map((label) => fact(label));
+  const [host, up] = ["Host", "Up"].map((label) => fact(label));
   node.append(
-    el(
-      "a",
-      { class: "brand row", href: "#/", "aria-label": "Reverb, overview" },
-      mark(),
-      el("span", {}, "Reverb"),
-      version,
-    ),
-    el("div", { class: "where row" }, state, address),
-    el("dl", { class: "server-facts wrap end" }, host.node, up.node, memory.node, connections.node),
+    el("a", { class: "brand row", href: "#/", "aria-label": "Reverb, overview" }, mark(), el("span", {}, "Reverb"), version),
+    el("div", { class: "where row" }, address),
+    el("dl", { class: "server-facts wrap end" }, host.node, up.node),
     themeButton(),
   );
   /** @param {Live} live */
-  const update = ({ server, goneSince, checkpoints }) => {
-    const word = goneSince === undefined ? (server?.state ?? "connecting") : "disconnected";
-    const unsaved = word === "serving" && Boolean(checkpoints?.last_error);
-    setText(state, word[0].toUpperCase() + word.slice(1) + (unsaved ? ", saves fail" : ""));
-    setAttrs(state, { class: `state-word row ${unsaved ? "unsaved" : word}` });
+  const update = ({ server }) => {
     if (!server) return;
     setText(version, server.version);
     const [first = `pid ${server.pid}`] = server.addresses;
@@ -72,8 +60,6 @@ function headerView(node) {
     setUserText(host.value, server.hostname ? `${server.hostname}:${server.pid}` : `pid ${server.pid}`);
     setQuantity(up.value, duration(server.now - server.started_at));
     setAttrs(up.value, { title: `since ${time(server.started_at)}, ${ZONE}` });
-    setQuantity(memory.value, bytes(server.resident_bytes));
-    setText(connections.value, number(server.connections, 0));
   };
   return { update };
 }
@@ -114,15 +100,10 @@ function themeIcon() {
   return svg("svg", { viewBox: "0 0 14 14", width: 14, height: 14, "aria-hidden": "true" }, circle, half);
 }
 
-/** What is above the content: a lost server, a refused request, saves that fail, a checkpoint that loads. */
-/** @param {HTMLElement} node */
+/** What is above the content: the verdict, a refused request, a checkpoint that loads. @param {HTMLElement} node */
 function noticesView(node) {
-  // The words that change once are announced; the seconds that tick are not.
-  const words = el("span", { role: "status" });
-  const ticking = el("span", { class: "end", "aria-hidden": "true" });
-  const gone = el("div", { class: "notice wrap gone" }, words, ticking);
+  const verdict = verdictView();
   const refused = el("div", { class: "notice wrap" });
-  const unsaved = el("div", { class: "notice wrap", role: "status" });
   const progress = progressView("Loading a checkpoint");
   const loading = el(
     "div",
@@ -130,16 +111,13 @@ function noticesView(node) {
     progress.node,
     el("p", { class: "muted" }, "Clients can connect as soon as it is loaded."),
   );
-  node.append(gone, refused, unsaved, loading);
+  node.append(verdict.node, refused, loading);
   /** @param {Live} live */
-  const update = ({ server, goneSince, errors, checkpoints }) => {
+  const update = (live) => {
+    const { server, goneSince, errors } = live;
     const lost = goneSince !== undefined;
     document.body.classList.toggle("lost", lost);
-    setText(
-      words,
-      lost ? `The server has not answered since ${time(goneSince / 1000)}. The page reconnects by itself.` : "",
-    );
-    setText(ticking, lost ? duration((Date.now() - goneSince) / 1000) : "");
+    verdict.update(live);
     const [name, error] = lost ? [] : (Object.entries(errors)[0] ?? []);
     refused.hidden = !error;
     if (error)
@@ -147,12 +125,6 @@ function noticesView(node) {
         refused,
         `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
       );
-    const saves = lost ? undefined : checkpoints;
-    unsaved.hidden = !saves?.last_error;
-    if (saves?.last_error) {
-      const kept = saves.checkpoints.length > 0 ? "what is newer than the latest checkpoint" : "everything";
-      setUserText(unsaved, `The latest save failed: ${inZone(saves.last_error)}. A restart would lose ${kept}.`);
-    }
     const load = !lost && server?.state === "loading" ? server.loading : null;
     loading.hidden = !load;
     if (server && load) progress.update(load, server.now);
@@ -164,20 +136,20 @@ function overview() {
   const heading = el("h1", { class: "hidden", tabindex: "-1" }, "Overview");
   const all = tiles();
   const tables = tablesView();
-  const panels = [waitsPanel(), clientsPanel(), memoryPanel(), checkpointsPanel(), logPanel()];
+  const clients = clientsPanel();
+  const panels = [memoryPanel(), checkpointsPanel(), logPanel()];
   const welcome = welcomeView();
   const node = el(
     "div",
     { class: "view grid" },
     heading,
-    all.node,
     welcome.node,
-    tables.node,
+    el("div", { class: "first grid" }, all.node, clients.node, tables.node),
     el("div", { class: "panels grid" }, panels.map((panel) => panel.node)),
   );
   /** @param {Live} state */
   const update = (state) => {
-    for (const view of [all, welcome, tables, ...panels]) view.update(state);
+    for (const view of [all, welcome, clients, tables, ...panels]) view.update(state);
   };
   return { node, heading, update, unmount() {}, name: () => "" };
 }
@@ -206,45 +178,35 @@ function welcomeView() {
   return { node, update };
 }
 
-/** What flows: label, words, format of a rate, totals. @type {[string, string, (rate: number | undefined) => string, (live: Live) => number[]][]} */
-const FLOWS = [
-  ["Inserts", "Inserts", rate, (live) => live.sum("inserts")],
-  ["Samples", "Samples", rate, (live) => live.sum("samples")],
-  ["Received", "Bytes received", byteRate, (live) => live.history.receive_bytes],
-  ["Sent", "Bytes sent", byteRate, (live) => live.history.transmit_bytes],
+/** The tiles: label, what its line is called, the number now, the line, its format. @type {[string, string, (live: Live) => string, (live: Live) => [number, number][], (value: number) => string][]} */
+const TILES = [
+  ["Items", "items", (live) => number((live.tables ?? []).reduce((sum, { items }) => sum + items, 0), 0), (live) => live.values(live.sum("items")), (value) => number(value, 0)],
+  ["Inserts", "inserts", (live) => rate(live.rate(live.sum("inserts"))), (live) => live.rates(live.sum("inserts")), rate],
+  ["Samples", "samples", (live) => rate(live.rate(live.sum("samples"))), (live) => live.rates(live.sum("samples")), rate],
 ];
 
 function tiles() {
   // Only the first tables have a history, so only their rates are known.
   const firstTables = el("p", { class: "small muted" });
-  const tile = (label, options = {}) => {
+  const all = TILES.map(([label]) => {
     const { node, value } = fact(label, { class: "big tile-value nowrap" });
-    const spark = sparkline({ area: true, seconds: 120, ...options });
+    const chart = lineChart({ height: 104 });
     setAttrs(node, { class: "panel tile" });
-    node.append(el("dd", { class: "tile-spark" }, spark.node));
-    return { value, spark, node };
-  };
-  const items = tile("Items", { seconds: 300 });
-  const flows = FLOWS.map(([label]) => tile(label));
-  const all = [items, ...flows].map((one) => one.node);
-  const node = el("section", { "aria-label": "Whole server" }, el("dl", { class: "tiles grid" }, all), firstTables);
+    node.append(el("dd", {}, chart.node));
+    return { node, value, chart };
+  });
+  const node = el("section", { class: "whole", "aria-label": "Whole server" }, el("dl", { class: "tiles grid" }, all.map((tile) => tile.node)), firstTables);
   /** @param {Live} state */
   const update = (state) => {
     const { history, tables } = state;
     if (!tables) return;
     const known = history.tables.size;
     setText(firstTables, known < tables.length && known > 0 ? `Inserts and samples of the first ${known} tables.` : "");
-    const total = tables.reduce((sum, table) => sum + table.items, 0);
-    setText(items.value, number(total, 0));
-    items.spark.update(
-      state.values(state.sum("items"), 300),
-      `Items in the last five minutes, now ${number(total, 0)}`,
-    );
-    for (const [index, [, what, format, totalsOf]] of FLOWS.entries()) {
-      const totals = totalsOf(state);
-      const now = format(state.rate(totals));
-      setQuantity(flows[index].value, now);
-      flows[index].spark.update(state.rates(totals, 120), `${what} per second in the last two minutes, now ${now}`);
+    for (const [index, [label, name, now, line, format]] of TILES.entries()) {
+      const { value, chart } = all[index];
+      const text = now(state);
+      setQuantity(value, text);
+      chart.update({ lines: [{ name, points: line(state), format }], events: state.events, span: state.span }, `${label}, now ${text}`);
     }
   };
   return { node, update };
@@ -269,7 +231,7 @@ function update() {
   document.body.classList.toggle("ready", live.server !== undefined);
   view?.update(live);
   const where = live.server?.addresses[0] ?? location.host;
-  const parts = [view?.name(), where, "Reverb"].filter(Boolean);
+  const parts = [verdictTitle(live), view?.name(), where, "Reverb"].filter(Boolean);
   const title = parts.join(" · ");
   if (document.title !== title) document.title = title;
 }

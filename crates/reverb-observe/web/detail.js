@@ -5,7 +5,7 @@
 import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserText, tableHead, time, userText } from "./core.js";
 import { mountHistograms } from "./histograms.js";
 import { Items } from "./items.js";
-import { flowOf, limiterView, spanChoice, waitsBadge } from "./limiter.js";
+import { bandOf, flowOf, limiterView, spanChoice, waitsBadge } from "./limiter.js";
 import { heldBar, heldBytes, legendEntry, nothing, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
 import { lineChart } from "./timeline.js";
@@ -120,7 +120,7 @@ function limiterPanel() {
   const { node, body, count } = panel("limiter", "Rate limiter", null, "grid body");
   const view = limiterView({ height: 220 });
   const values = el("tbody");
-  const heads = ["Time", "inserts × spi − samples", "Inserts", "Samples"];
+  const heads = ["Time", "Limiter", "Inserts", "Samples"];
   const details = el(
     "details",
     {},
@@ -146,8 +146,10 @@ function limiterPanel() {
 /** Every tenth point of the strip and of the throughput, and all that happened between, newest first. @param {Element} body @param {TableDocument} table @param {Live} live */
 function fillValues(body, table, live) {
   const series = live.series(table.number);
-  const columns = [live.values(series?.diff), live.rates(series?.inserts), live.rates(series?.samples)].map((points) => new Map(points));
-  const texts = [number, rate, rate];
+  const [band] = bandOf(table, live, live.span).lines;
+  // The last point is of now, and no second has passed since.
+  const columns = [band.points.slice(0, -1), live.rates(series?.inserts), live.rates(series?.samples)].map((points) => new Map(points));
+  const texts = [(/** @type {number | undefined} */ value) => (value === undefined ? "–" : band.format(value)), rate, rate];
   const rows = [...columns[0].keys()].reverse().filter((_, index) => index % 10 === 0).map((at) => ({ at, node:
     el("tr", {}, el("td", {}, time(at)), columns.map((values, i) => el("td", { class: "number" }, texts[i](values.get(at))))) }));
   const events = flowOf(table, live).events.map(({ at, text }) => ({ at, node:

@@ -42,6 +42,8 @@ interface ServerDocument {
   now: number;
   /** Resident memory of the process; `null` where the system does not tell. */
   resident_bytes: number | null;
+  /** Memory that the process may use: the lowest limit of its control groups, or the memory of the machine; `null` where the system does not tell. */
+  memory_limit_bytes: number | null;
   /** Processor time of the process in seconds; `null` where the system does not tell. */
   cpu_seconds: number | null;
   /** Buffers that are kept for further batches. */

@@ -24,15 +24,15 @@ export function limiterView({ height = 120, small = false, flow: hasFlow = false
     const collecting = items < limiter.min_size && limiter.min_size > 1;
     band.node.toggleAttribute("hidden", onlySize || (collecting && (small || table.inserts === 0)));
     sizes.hidden = !onlySize && !collecting;
-    if (!onlySize) band.update(bandOf(table, live, small ? 60 : live.span), bandLabel(limiter));
+    if (!onlySize) band.update(bandOf(table, live, small ? 60 : live.span), bandLabel(table));
     flow?.node.toggleAttribute("hidden", !onlySize);
     if (onlySize) flow?.update(flowOf(table, live), "Inserts and samples per second");
     const need = `${number(Math.min(items, limiter.min_size), 0)} of ${number(limiter.min_size, 0)}`;
     size.update(limiter.min_size > 0 ? items / limiter.min_size : 1, `${need} items that the limiter asks for`);
     setAttrs(size.node, { class: collecting ? "bar" : "bar full" });
     setText(sizeText, collecting ? `${need} before samples` : `min. size ${number(limiter.min_size, 0)} reached`);
-    setText(sentence, inWords(limiter));
-    sentence.classList.toggle("blocked", waiting(table) > 0);
+    setText(sentence, [table.progress.sentence, limiter.sentence].map(inWords).filter(Boolean).join(" "));
+    setAttrs(sentence, { class: `sentence ${levelTone(table.progress.level)}` });
   };
   return { node, update };
 }
@@ -52,23 +52,37 @@ export function spanChoice() {
   return { node, update };
 }
 
-/** The limiter's line in its band. @param {TableDocument} table @param {Live} live @param {number} span @returns {import("./timeline.js").Shown} */
+/**
+ * The limiter's line in its band: how many items actors or learners are ahead; of queues and stacks, how many items they hold.
+ * @param {TableDocument} table @param {Live} live @param {number} span @returns {import("./timeline.js").Shown}
+ */
 export function bandOf(table, live, span) {
-  const { diff, min_diff: low, max_diff: high } = table.limiter;
+  const axis = axisOf(table.limiter);
   const points = live.values(live.series(table.number)?.diff, span);
   // The latest document is newer than the history.
-  points.push([Math.max(live.server?.now ?? 0, points[points.length - 1]?.[0] ?? 0), diff]);
-  const line = { name: "inserts × samples per insert − samples", points, format: (/** @type {number} */ value) => number(value) };
-  const band = { low, high, above: "inserts wait above", below: "samples wait below", tone: waiting(table) > 0 ? "blocked" : "" };
-  return { lines: [line], band, events: eventsOf(table, live), span };
+  points.push([Math.max(live.server?.now ?? 0, points[points.length - 1]?.[0] ?? 0), table.limiter.diff]);
+  const shown = points.map(([at, diff]) => /** @type {[number, number]} */ ([at, axis.itemsOf(diff)]));
+  const line = { name: "", points: shown, format: axis.words };
+  return { lines: [line], band: { ...axis, tone: levelTone(table.progress.level) }, events: eventsOf(table, live), span };
 }
 
-/** @param {LimiterDocument} limiter */
-export function bandLabel(limiter) {
-  const low = limiter.min_diff === null ? "no lower bound" : `lower bound ${number(limiter.min_diff)}`;
-  const high = limiter.max_diff === null ? "no upper bound" : `upper bound ${number(limiter.max_diff)}`;
-  const now = `${number(limiter.samples_per_insert, 3)} less samples: ${number(limiter.diff)}`;
-  return `Inserts times ${now}; ${low}, ${high}.`;
+/** The axis of a limiter in items. @param {LimiterDocument} limiter */
+function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: most, least_ahead: low, most_ahead: high }) {
+  const items = (/** @type {number} */ value) => plural(Math.abs(Math.round(value)), "item");
+  if (kind === "queue" || kind === "stack") {
+    return { low: least, high: most, above: "full: inserts wait", below: "empty: samples wait", itemsOf: (/** @type {number} */ diff) => diff, words: items };
+  }
+  const words = (/** @type {number} */ value) =>
+    Math.round(value) === 0 ? "nobody ahead" : `${value > 0 ? "actors" : "learner"} ${items(value)} ahead`;
+  const itemsOf = (/** @type {number} */ diff) => diff / ratio;
+  return { low, high, above: "↑ actors ahead: inserts wait", below: "↓ learner ahead: samples wait", itemsOf, words };
+}
+
+/** The chart of a limiter in words. @param {TableDocument} table */
+export function bandLabel({ limiter }) {
+  const { low, high, itemsOf, words } = axisOf(limiter);
+  const bounds = [high === null ? "" : `inserts wait at ${words(high)}`, low === null ? "" : `samples wait at ${words(low)}`].filter(Boolean);
+  return `Rate limiter: ${[words(itemsOf(limiter.diff)), ...bounds].join("; ")}.`;
 }
 
 /** Inserts and samples per second, for a line chart. @param {TableDocument} table @param {Live} live @returns {import("./timeline.js").Shown} */
@@ -86,11 +100,21 @@ function eventsOf(table, live) {
   return live.events.filter((event) => event.table === null || event.table === table.number);
 }
 
-/** The limiter's sentence, with a capital and a full stop. @param {LimiterDocument} limiter */
-export function inWords({ sentence }) {
+/** A sentence with a capital and a full stop. @param {string} sentence */
+export function inWords(sentence) {
   if (!sentence) return "";
   const text = sentence[0].toUpperCase() + sentence.slice(1);
   return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+/** The colour of a level: none while things move, or nothing is wrong. @param {string | undefined} level */
+export function levelTone(level) {
+  return level === "alarm" ? "bad" : level === "warning" ? "warn" : "";
+}
+
+/** The place of a table among others: those that are stuck first. @param {TableDocument} table */
+export function stuckRank({ progress }) {
+  return progress.level === "alarm" ? 0 : progress.level === "warning" ? 1 : 2;
 }
 
 /** The number of requests that wait at a table. @param {TableDocument} table */
@@ -98,18 +122,16 @@ export function waiting(table) {
   return (table.waiting_inserts.count ?? 0) + (table.waiting_samples.count ?? 0);
 }
 
-/** How long the first of them has waited. @param {TableDocument} table */
-export function longestWait(table) {
-  return Math.max(table.waiting_inserts.longest_seconds ?? 0, table.waiting_samples.longest_seconds ?? 0);
-}
-
-/** A badge that says how many requests wait at a table, and how long the first has, unless `brief`. `update(table)`. */
+/** A badge that says whether a table is stuck, or how many requests wait; without a time if `brief`. `update(table)`. */
 export function waitsBadge(brief = false) {
-  const node = el("span", { class: "tag warn" });
+  const node = el("span", { class: "tag" });
   /** @param {TableDocument} table */
   const update = (table) => {
-    node.hidden = waiting(table) === 0;
-    setText(node, brief ? waitingWords(table) : `${waitingWords(table)} · ${duration(longestWait(table))}`);
+    const { state, level, seconds } = table.progress;
+    const words = state === "stalled" ? "Stalled" : waiting(table) > 0 ? waitingWords(table) : "";
+    node.hidden = words === "";
+    setText(node, brief || seconds === null ? words : `${words}${state === "stalled" ? "" : " ·"} ${duration(seconds)}`);
+    setAttrs(node, { class: `tag ${levelTone(level)}` });
   };
   return { node, update };
 }

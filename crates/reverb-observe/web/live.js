@@ -21,9 +21,6 @@ const OF_TABLE = /** @type {const} */ ([
 ]);
 const OF_SERVER = /** @type {const} */ (["times", "receive_bytes", "transmit_bytes"]);
 
-/** @typedef {{inserts: number, samples: number, receive: number, transmit: number}} Rates Of a second. */
-/** @typedef {Pick<ClientDocument, "inserts" | "samples" | "receive_bytes" | "transmit_bytes">} Traffic */
-/** @typedef {ClientDocument & {rates: Rates}} LiveClient */
 /** @typedef {Record<typeof OF_TABLE[number], Series>} TableSeries */
 /** @typedef {(number | null)[]} Series A value for each point; none from before there was a table. */
 /** @typedef {Record<typeof OF_SERVER[number], number[]> & {tables: Map<number, TableSeries>}} History */
@@ -37,8 +34,10 @@ export class Live {
   tables = undefined;
   /** @type {WaitDocument[] | undefined} */
   waits = undefined;
-  /** @type {LiveClient[] | undefined} */
+  /** @type {ClientsDocument | undefined} */
   clients = undefined;
+  /** @type {VerdictDocument | undefined} */
+  verdict = undefined;
   /** @type {CheckpointsDocument | undefined} */
   checkpoints = undefined;
   /** Log lines, oldest first. @type {LogLineDocument[] | undefined} */
@@ -63,8 +62,6 @@ export class Live {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer = undefined;
   #running = false;
-  /** @type {Map<number, {now: number, client: ClientDocument}[]>} */
-  #traffic = new Map();
 
   /** Calls `listener` after each round. @param {(live: Live) => void} listener */
   listen(listener) {
@@ -126,7 +123,12 @@ export class Live {
       this.#get("waits", "waits", (/** @type {WaitsDocument} */ { waits }) => {
         this.waits = waits;
       }),
-      this.#get("clients", "clients", (/** @type {ClientsDocument} */ { clients }) => this.#keepClients(clients)),
+      this.#get("clients", "clients", (/** @type {ClientsDocument} */ clients) => {
+        this.clients = clients;
+      }),
+      this.#get("verdict", "verdict", (/** @type {VerdictDocument} */ verdict) => {
+        this.verdict = verdict;
+      }),
       this.#get("history", `history?since=${this.#nextPoint}`, (points) => this.#keepPoints(points)),
       slow && this.#get("log", `log?since=${this.#nextLine}`, (lines) => this.#keepLines(lines)),
       slow && this.#get("checkpoints", "checkpoints", (/** @type {CheckpointsDocument} */ checkpoints) => {
@@ -152,7 +154,6 @@ export class Live {
     this.#nextLine = 0;
     this.log = undefined;
     this.#round = 0;
-    this.#traffic.clear();
   }
 
   /** @param {HistoryDocument} document */
@@ -190,30 +191,6 @@ export class Live {
   #keepLines(document) {
     this.#nextLine = document.next;
     this.log = [...(this.log ?? []), ...document.lines].slice(-LOG_LINES);
-  }
-
-  /** Adds to each connection its rates, from counts of about five seconds ago. @param {ClientDocument[]} clients */
-  #keepClients(clients) {
-    const now = performance.now() / 1000;
-    const traffic = new Map();
-    const known = [];
-    for (const client of clients) {
-      const seen = [...(this.#traffic.get(client.id) ?? []), { now, client }];
-      while (seen.length > 2 && now - seen[1].now >= RATE_SECONDS) seen.shift();
-      traffic.set(client.id, seen);
-      const [first] = seen;
-      const span = now - first.now;
-      const per = (/** @type {keyof Traffic} */ name) => (span > 0 ? Math.max(0, client[name] - first.client[name]) / span : 0);
-      const rates = {
-        inserts: per("inserts"),
-        samples: per("samples"),
-        receive: per("receive_bytes"),
-        transmit: per("transmit_bytes"),
-      };
-      known.push({ ...client, rates });
-    }
-    this.#traffic = traffic;
-    this.clients = known;
   }
 
   /** The place of the first point after the start of the server, or after it has loaded a checkpoint: the load itself is no traffic. */

@@ -1,25 +1,10 @@
-// Panels of the overview: who waits, clients, memory.
+// Panels: who waits at a table, memory, removals.
 
-/** @import { Live, LiveClient, Rates } from "./live.js" */
+/** @import { Live } from "./live.js" */
 
 import { stackedBar } from "./charts.js";
-import {
-  byteRate,
-  bytes,
-  compact,
-  duration,
-  el,
-  number,
-  percent,
-  plural,
-  rate,
-  reconcile,
-  setQuantity,
-  setText,
-  setUserText,
-  tableHead,
-  tableLink,
-} from "./core.js";
+import { bytes, compact, duration, el, number, percent, plural, reconcile, setAttrs, setQuantity, setText, setUserText } from "./core.js";
+import { levelTone } from "./limiter.js";
 
 /** A panel with a heading. `end` stands at the right of it, `look` is of its body. Returns `{node, body, count}`. */
 export function panel(id, title, /** @type {Element | null} */ end = null, look = "") {
@@ -36,10 +21,7 @@ export function nothing(title, text) {
 
 const where = ({ address, transport }) =>
   transport === "same_process" ? "same process" : transport === "unix" ? "unix socket" : address || transport;
-/** The connections of a client differ by their ports. */
-const host = (client) => where(client).replace(/:\d+$/, "");
-
-/** The requests that wait. `update(live)`; with `number`, those of one table. @param {number} [number] */
+/** The requests that wait at a table. `update(live)`. @param {number} number */
 export function waitsPanel(number) {
   const { node, body, count } = panel("waits", "Who waits");
   const quiet = nothing("Nobody waits", "Each insert and each sample goes as it comes.");
@@ -47,24 +29,24 @@ export function waitsPanel(number) {
   body.append(quiet, rows);
   /** @param {Live} live */
   const update = (live) => {
-    const waits = (live.waits ?? []).filter(({ table }) => number === undefined || table === number);
+    const waits = (live.waits ?? []).filter(({ table }) => table === number);
     quiet.hidden = waits.length > 0;
     rows.hidden = waits.length === 0;
     setText(count, waits.length ? String(waits.length) : "");
+    const tone = levelTone(live.tables?.find((table) => table.number === number)?.progress.level);
     const seen = new Map();
     const keyed = waits.map((wait) => {
-      const name = `${wait.table} ${wait.operation} ${wait.client}`;
+      const name = `${wait.operation} ${wait.client}`;
       seen.set(name, (seen.get(name) ?? 0) + 1);
-      return { ...wait, key: `${name} ${seen.get(name)}` };
+      return { ...wait, tone, key: `${name} ${seen.get(name)}` };
     });
-    reconcile(rows, keyed, ({ key }) => key, () => waitRow(number === undefined));
+    reconcile(rows, keyed, ({ key }) => key, waitRow);
   };
   return { node, update };
 }
 
-function waitRow(withTable) {
-  const operation = el("span", { class: "tag warn" });
-  const link = tableLink();
+function waitRow() {
+  const operation = el("span", { class: "tag" });
   const seconds = el("span", { class: "seconds end nowrap" });
   const client = el("bdi", { class: "user" });
   const address = el("span", { class: "muted small mono user" });
@@ -76,103 +58,19 @@ function waitRow(withTable) {
       "div",
       { class: "wait-head row baseline" },
       operation,
-      withTable && link.node,
       el("span", { class: "wait-client row baseline" }, client, address),
       seconds,
     ),
     reason,
   );
-  /** @param {WaitDocument} wait */
+  /** @param {WaitDocument & {tone: string}} wait */
   const update = (wait) => {
     setText(operation, wait.operation);
-    link.update(wait.table, wait.table_name);
+    setAttrs(operation, { class: `tag ${wait.tone}` });
     setQuantity(seconds, duration(wait.seconds));
     setUserText(client, wait.client_name || "unnamed client");
     setUserText(address, where(wait));
     setUserText(reason, wait.reason);
-  };
-  return { node, update };
-}
-
-/** The clients with their traffic, connections of the same name together. `update(live)`. */
-export function clientsPanel() {
-  const { node, body, count } = panel("clients", "Clients");
-  const quiet = nothing("No client is connected", "Clients appear as soon as they connect.");
-  const rows = el("tbody");
-  const head = tableHead(["Client", "Inserts", "Samples", "Received", "Sent", "Since"], clientCellClass);
-  const table = el(
-    "div",
-    { class: "scroll bounded", tabindex: "0", role: "group", "aria-label": "Clients, the busiest first" },
-    el("table", { class: "clients" }, head, rows),
-  );
-  body.append(quiet, table);
-  /** @param {Live} live */
-  const update = (live) => {
-    if (!live.clients) return;
-    const groups = grouped(live.clients);
-    quiet.hidden = groups.length > 0;
-    table.hidden = groups.length === 0;
-    setText(count, groups.length ? String(groups.length) : "");
-    reconcile(rows, groups, ({ key }) => key, () => clientRow(live));
-  };
-  return { node, update };
-}
-
-/** A phone shows the client, its inserts and its samples. */
-const clientCellClass = (column) => (column === 0 ? "" : column < 3 ? "number" : "number narrow-hidden");
-
-/** @typedef {{key: string, name: string, connections: LiveClient[], since: number, rates: Rates, busy: number}} Group */
-
-/** The connections of the same name together, the busiest first. @param {LiveClient[]} clients @returns {Group[]} */
-export function grouped(clients) {
-  /** @type {Map<string, Group>} */
-  const groups = new Map();
-  for (const client of clients) {
-    const key = client.name || `#${client.id}`;
-    const group = groups.get(key) ?? {
-      key,
-      name: client.name || "unnamed client",
-      connections: [],
-      since: client.since,
-      rates: { inserts: 0, samples: 0, receive: 0, transmit: 0 },
-      busy: 0,
-    };
-    group.connections.push(client);
-    group.since = Math.min(group.since, client.since);
-    groups.set(key, group);
-  }
-  const busy = (/** @type {Group} */ { rates }) => rates.inserts + rates.samples + (rates.receive + rates.transmit) / 1e6;
-  const names = /** @type {const} */ (["inserts", "samples", "receive", "transmit"]);
-  for (const group of groups.values()) {
-    for (const { rates } of group.connections) {
-      for (const name of names) group.rates[name] += rates[name];
-    }
-    group.busy = Math.round(Math.log2(1 + busy(group)));
-  }
-  return [...groups.values()].sort(
-    (one, other) => other.busy - one.busy || one.since - other.since || (one.key < other.key ? -1 : 1),
-  );
-}
-
-/** @param {Live} live */
-function clientRow(live) {
-  const client = el("bdi", { class: "user" });
-  const place = el("span", { class: "muted small mono user" });
-  const cells = Array.from({ length: 5 }, (_, index) => el("td", { class: clientCellClass(index + 1) }));
-  const node = el("tr", {}, el("th", { scope: "row" }, el("div", { class: "two-lines" }, client, place)), cells);
-  /** @param {Group} group */
-  const update = ({ name, connections, rates, since }) => {
-    const places = [...new Set(connections.map(connections.length > 1 ? host : where))];
-    const more = places.length > 2 ? ` and ${places.length - 2} more` : "";
-    const many = connections.length > 1 ? ` · ${plural(connections.length, "connection")}` : "";
-    setUserText(client, name);
-    setUserText(place, `${places.slice(0, 2).join(", ")}${more}${many}`);
-    const texts = [rate(rates.inserts), rate(rates.samples), byteRate(rates.receive), byteRate(rates.transmit)];
-    texts.forEach((text, index) => {
-      setQuantity(cells[index], text);
-      cells[index].classList.toggle("muted", /^0 /.test(text));
-    });
-    setQuantity(cells[4], duration((live.server?.now ?? 0) - since));
   };
   return { node, update };
 }

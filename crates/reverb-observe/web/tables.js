@@ -14,14 +14,17 @@ import {
   setAttrs,
   setQuantity,
   setText,
+  store,
+  stored,
   tableHead,
   tableLink,
   userText,
 } from "./core.js";
-import { limiterView, longestWait, spanChoice, waiting, waitsBadge } from "./limiter.js";
+import { limiterView, spanChoice, stuckRank, waiting, waitsBadge } from "./limiter.js";
 
 const MAX_CARDS = 6;
 const FILTER_FROM = 12;
+const SORT_KEY = "reverb-sort";
 
 /** The section of all tables. `update(live)`. */
 export function tablesView() {
@@ -30,7 +33,7 @@ export function tablesView() {
   const span = spanChoice();
   const header = el("div", { class: "section-head wrap" }, el("h2", { id: "tables" }, "Tables"), count, el("div", { class: "end wrap" }, filter, span.node));
   const body = el("div");
-  const node = el("section", { "aria-labelledby": "tables" }, header, body);
+  const node = el("section", { class: "all-tables", "aria-labelledby": "tables" }, header, body);
   let layout;
   /** @type {ReturnType<typeof cards | typeof list>} */
   let view;
@@ -51,7 +54,8 @@ export function tablesView() {
       body.replaceChildren(view.node);
     }
     const wanted = filter.hidden ? "" : filter.value.trim().toLowerCase();
-    view.update(wanted ? tables.filter(({ name }) => name.toLowerCase().includes(wanted)) : tables, live);
+    const shown = wanted ? tables.filter(({ name }) => name.toLowerCase().includes(wanted)) : tables;
+    view.update([...shown].sort((one, other) => stuckRank(one) - stuckRank(other) || one.number - other.number), live);
   };
   filter.addEventListener("input", () => latest && update(latest));
   return { node, update };
@@ -88,11 +92,17 @@ function fill() {
   return { node, update };
 }
 
-/** Samples for each insert so far. @param {Pick<TableDocument, "inserts" | "samples">} table */
-export function ratio({ inserts, samples }) {
-  if (!(inserts > 0)) return "–";
-  const share = samples / inserts;
-  return share < 1000 ? share.toFixed(2) : number(share, 0);
+/** Samples for each insert, in the last minute or else so far. @param {Pick<TableDocument, "inserts" | "samples" | "progress">} table */
+function shareOf({ inserts, samples, progress }) {
+  return progress.ratio ?? (inserts > 0 ? samples / inserts : undefined);
+}
+
+/** That ratio, of the one that is asked for: `7.98 of 8`. @param {TableDocument} table */
+export function ratio(table) {
+  const share = shareOf(table);
+  if (share === undefined) return "–";
+  const asked = table.limiter.kind === "ratio" ? ` of ${number(table.limiter.samples_per_insert, 3)}` : "";
+  return `${share < 1000 ? share.toFixed(2) : number(share, 0)}${asked}`;
 }
 
 /** What both a card and a row show of a table. `update(table, live)`. @param {Parameters<typeof limiterView>[0]} options Of the limiter. */
@@ -112,6 +122,7 @@ function partsOf(options) {
     setText(selectors, `${table.sampler} → ${table.remover}`);
     setQuantity(size, bytes(table.bytes));
     setText(perInsert, ratio(table));
+    setAttrs(perInsert, { title: table.progress.ratio === null ? "So far" : "In the last minute" });
     for (const part of [badge, items, inserts, samples, limiter]) part.update(table, live);
   };
   return { link, selectors, badge, items, size, inserts, samples, perInsert, limiter, update };
@@ -171,18 +182,24 @@ function card(large) {
 /** @type {Column[]} */
 const COLUMNS = [
   { name: "Table", of: ({ name }) => name.toLowerCase(), start: 1 },
+  { name: "Waits", of: (table) => waiting(table) && 1 + (table.progress.seconds ?? 0), class: "narrow-hidden" },
   { name: "Items", of: ({ items }) => items },
   { name: "Data", of: ({ bytes: size }) => size ?? 0, class: "number wide" },
   { name: "Inserts", of: ({ number: n }, live) => live.rate(live.series(n)?.inserts) ?? 0, class: "number" },
   { name: "Samples", of: ({ number: n }, live) => live.rate(live.series(n)?.samples) ?? 0, class: "number" },
-  { name: "Per insert", of: ({ inserts, samples }) => (inserts ? samples / inserts : 0), class: "number wide" },
-  { name: "Limiter", of: ({ limiter }) => limiter.diff, class: "wide" },
-  { name: "Waits", of: (table) => waiting(table) && 1 + longestWait(table), class: "narrow-hidden" },
+  { name: "Per insert", of: (table) => shareOf(table) ?? 0, class: "number narrow-hidden" },
+  { name: "Limiter", of: ({ limiter }) => limiter.ahead ?? 0, class: "wide" },
 ];
 
+/** The order that was chosen on an earlier visit. @returns {{column: Column | undefined, direction: number}} */
+function storedSort() {
+  const [, direction, name] = /^(-?1) (.*)$/.exec(stored(SORT_KEY) ?? "") ?? [];
+  const column = COLUMNS.find((one) => one.name === name);
+  return { column, direction: column ? Number(direction) : 1 };
+}
+
 function list() {
-  /** @type {{column: Column | undefined, direction: number}} */
-  let sort = { column: undefined, direction: 1 };
+  let sort = storedSort();
   /** @type {[TableDocument[], Live]} */
   let latest;
   const rows = el("tbody");
@@ -193,6 +210,7 @@ function list() {
       const again = sort.column === column;
       if (again && sort.direction !== first) sort = { column: undefined, direction: 1 };
       else sort = { column, direction: again ? -sort.direction : first };
+      store(SORT_KEY, sort.column ? `${sort.direction} ${sort.column.name}` : "");
       update(...latest);
     };
     const head = el(
@@ -227,30 +245,31 @@ function list() {
   return { node, update };
 }
 
-/** @param {TableDocument[]} tables @param {Live} live @param {Column} column @param {number} direction */
+/** Those that are stuck stay first. @param {TableDocument[]} tables @param {Live} live @param {Column} column @param {number} direction */
 function sorted(tables, live, { of }, direction) {
   const keys = new Map(tables.map((table) => [table, of(table, live)]));
   return [...tables].sort((one, other) => {
     const [left, right] = [keys.get(one) ?? 0, keys.get(other) ?? 0];
-    return direction * (left < right ? -1 : left > right ? 1 : 0) || one.number - other.number;
+    const byColumn = direction * (left < right ? -1 : left > right ? 1 : 0);
+    return stuckRank(one) - stuckRank(other) || byColumn || one.number - other.number;
   });
 }
 
 function row() {
-  const parts = partsOf({ height: 28, small: true });
+  const parts = partsOf({ height: 22, small: true });
   const phoneBadge = waitsBadge(true);
   const cell = (name, child) => el("td", { class: name }, child);
   const node = el(
     "tr",
     {},
-    el("th", { scope: "row" }, parts.link.node, parts.selectors, el("span", { class: "narrow-only" }, phoneBadge.node)),
+    el("th", { scope: "row" }, el("div", { class: "table-place" }, parts.link.node, parts.selectors), el("span", { class: "narrow-only" }, phoneBadge.node)),
+    cell("narrow-hidden", parts.badge.node),
     cell("", parts.items.node),
     cell("number wide", parts.size),
     cell("number", parts.inserts.node),
     cell("number", parts.samples.node),
-    cell("number wide", parts.perInsert),
+    cell("number narrow-hidden", parts.perInsert),
     cell("wide", parts.limiter.node),
-    cell("narrow-hidden", parts.badge.node),
   );
   /** @param {{table: TableDocument, live: Live}} now */
   const update = ({ table, live }) => {

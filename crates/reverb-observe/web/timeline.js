@@ -175,7 +175,7 @@ export function textAt({ lines, events }, times, i) {
   if (at === undefined) return "";
   const values = lines.flatMap(({ name, points, format }) => {
     const point = points.find(([time]) => time === at);
-    return point ? [`${name} ${format(point[1])}`] : [];
+    return point ? [`${name} ${format(point[1])}`.trim()] : [];
   });
   const from = i > 0 ? times[i - 1] : -Infinity;
   const to = i < times.length - 1 ? at : Infinity;

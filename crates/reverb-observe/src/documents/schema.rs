@@ -48,6 +48,9 @@ pub struct ServerDocument {
     pub now: f64,
     /// Resident memory of the process; `null` where the system does not tell.
     pub resident_bytes: Option<u64>,
+    /// Memory that the process may use: the lowest limit of its control groups, or the memory of the machine; `null` where
+    /// the system does not tell.
+    pub memory_limit_bytes: Option<u64>,
     /// Processor time of the process in seconds; `null` where the system does not tell.
     pub cpu_seconds: Option<f64>,
     /// Buffers that are kept for further batches.

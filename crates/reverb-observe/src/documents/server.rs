@@ -36,6 +36,7 @@ pub fn server(replay: &Replay) -> ServerDocument {
         started_at: seconds(facts.started_at),
         now: seconds(SystemTime::now()),
         resident_bytes: process::resident_bytes(),
+        memory_limit_bytes: process::memory_limit(),
         cpu_seconds: process::cpu_seconds(),
         buffer_pool_bytes: reverb_core::pooled_bytes() as u64,
         connections,
