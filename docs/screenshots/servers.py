@@ -48,7 +48,7 @@ def many_tables() -> list[reverb.Table]:
             [2000, 10_000, 20_000][agent % 3],
             reverb.rate_limiters.MinSize([200, 1000, 5000][agent % 3]),
         )
-        queue = reverb.Table.queue(f"agent_{agent}/unrolls", 200)
+        queue = reverb.Table.queue(f"agent_{agent}/unrolls", 200).replace(stall_after=20.0)
         tables += [replay_table(f"agent_{agent}/replay", 20_000), demos, queue]
     return tables
 
@@ -57,6 +57,26 @@ def blocked_table() -> reverb.Table:
     """A table whose actors are too slow for its learner."""
     limiter = reverb.rate_limiters.SampleToInsertRatio(4.0, min_size_to_sample=100, error_buffer=200.0)
     return reverb.Table("replay", reverb.selectors.Uniform(), reverb.selectors.Fifo(), 50_000, limiter)
+
+
+def chained_tables() -> list[reverb.Table]:
+    """A queue that nobody empties, and a table that then gets nothing from its actors."""
+    return [reverb.Table.queue("episodes", 200), replay_table("replay")]
+
+
+def narrow_table() -> reverb.Table:
+    """A table with a narrow band, for half a million samples a second."""
+    limiter = reverb.rate_limiters.SampleToInsertRatio(64.0, min_size_to_sample=1000, error_buffer=16_384.0)
+    return reverb.Table("replay", reverb.selectors.Uniform(), reverb.selectors.Fifo(), 100_000, limiter)
+
+
+def fill_the_disk(folder: str) -> None:
+    """Gives this process alone a full disk at `folder`. Only root may."""
+    new_mount_namespace, private = 0x00020000, 0x00040000 | 0x4000
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.unshare(new_mount_namespace)
+    libc.mount(b"none", b"/", None, private, None)
+    libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"size=3m")
 
 
 def image_table() -> reverb.Table:
@@ -87,9 +107,28 @@ def serve(name: str) -> None:
         "item": lambda: [image_table()],
         "empty": lambda: [replay_table("replay")],
         "dead": lambda: [replay_table("replay"), reverb.Table.queue("unrolls", 500)],
+        "chain": chained_tables,
+        "narrow": lambda: [narrow_table()],
+        "full": lambda: [replay_table("replay")],
+        "restored": lambda: [replay_table("replay")],
+        "killed": lambda: [replay_table("replay")],
     }
     with tempfile.TemporaryDirectory(prefix="reverb-run-") as folder:
-        server = reverb.Server(tables[name](), checkpointer=DefaultCheckpointer(folder))
+        if name == "full":
+            fill_the_disk(folder)
+        if name == "restored":
+            before = reverb.Server(tables[name](), checkpointer=DefaultCheckpointer(folder))
+            client = before.localhost_client()
+            random = np.random.default_rng(0)
+            client.insert_batch(steps(random, 500), {"replay": 1.0})
+            for _ in range(200):
+                client.insert_batch(steps(random, 250), {"replay": 1.0})
+                client.sample_batch("replay", 2000)
+            client.checkpoint()
+            before.stop()
+            time.sleep(20)
+        # A program that makes its own server passes `interval`, as `reverb serve` does.
+        server = reverb.Server(tables[name](), checkpointer=DefaultCheckpointer(folder, interval=30.0))
         print(json.dumps([f"127.0.0.1:{server.port}", server.dashboard_url]), flush=True)
         sys.stdin.read()
         server.stop()
@@ -110,20 +149,22 @@ def paced(rate: Callable[[float], float]) -> Iterator[None]:
             yield
 
 
-def steps(random: np.random.Generator, count: int) -> list[np.ndarray]:
+def steps(random: np.random.Generator, count: int, width: int = 128) -> list[np.ndarray]:
     """Steps of a small environment."""
-    observations = random.normal(size=(count, 128)).astype(np.float32)
+    observations = random.normal(size=(count, width)).astype(np.float32)
     return [observations, random.integers(6, size=count), random.normal(size=count).astype(np.float32)]
 
 
-def act(address: str, table: str, rate: Callable[[float], float], batch: int = 20, first: int = 0) -> None:
-    """Inserts batches of items; at once `first` of them."""
+def act(
+    address: str, table: str, rate: Callable[[float], float], batch: int = 20, first: int = 0, width: int = 128
+) -> None:
+    """Inserts batches of items; at once `first` of them. Observations have `width` numbers."""
     client = reverb.Client(address)
     random = np.random.default_rng(0)
     if first:
-        client.insert_batch(steps(random, first), {table: random.exponential(size=first)})
+        client.insert_batch(steps(random, first, width), {table: random.exponential(size=first)})
     for _ in paced(lambda seconds: rate(seconds) / batch):
-        client.insert_batch(steps(random, batch), {table: random.exponential(size=batch)})
+        client.insert_batch(steps(random, batch, width), {table: random.exponential(size=batch)})
 
 
 def learn(address: str, table: str, rate: Callable[[float], float], batch: int = 160) -> None:
@@ -136,12 +177,13 @@ def learn(address: str, table: str, rate: Callable[[float], float], batch: int =
         client.mutate_priorities(table, updates={int(key): float(random.exponential()) for key in keys})
 
 
-def save(address: str, seconds: float) -> None:
-    """Saves checkpoints."""
+def act_in_turn(address: str, queue: str, table: str) -> None:
+    """Inserts each episode into a queue, and then its steps into a table."""
     client = reverb.Client(address)
-    while True:
-        time.sleep(seconds)
-        client.checkpoint()
+    random = np.random.default_rng(0)
+    for _ in paced(lambda _: 3.0):
+        client.insert_batch(steps(random, 10), {queue: 1.0})
+        client.insert_batch(steps(random, 200), {table: 1.0})
 
 
 def wave(middle: float, period: float, share: float = 0.3) -> Callable[[float], float]:
@@ -217,23 +259,30 @@ def play(address: str) -> None:
 def run(role: str, address: str) -> None:
     """Runs a client."""
     agents = [(at, f"agent_{at}") for at in range(10)]
+    # One agent has programs of its own, and nobody takes its unrolls.
+    healthy, stuck = [agent for agent in agents if agent[0] != 6], "agent_6"
     threads: dict[str, list[tuple[Callable[..., None], tuple[object, ...]]]] = {
         "one-actor": [(act, (address, "replay", wave(120, 70)))],
         "one-learner": [(learn, (address, "replay", wave(2900, 110)))],
-        "one-saver": [(save, (address, 30.0))],
         "thirty-actor": [
-            *((act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at))) for at, name in agents),
+            *((act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at))) for at, name in healthy),
             *((act, (address, f"{name}/demos", wave(5, 90), 10, 900 * at)) for at, name in agents),
-            *((act, (address, f"{name}/unrolls", wave(12 + 9 * (at % 3), 80), 5)) for at, name in agents),
+            *((act, (address, f"{name}/unrolls", wave(12 + 9 * (at % 3), 80), 5)) for at, name in healthy),
         ],
         "thirty-learner": [
-            *((learn, (address, f"{name}/replay", wave(170 + 240 * (at % 4), 75))) for at, name in agents),
+            *((learn, (address, f"{name}/replay", wave(170 + 240 * (at % 4), 75))) for at, name in healthy),
             *((learn, (address, f"{name}/demos", wave(30 + 10 * (at % 5), 50), 20)) for at, name in agents),
-            *((learn, (address, f"{name}/unrolls", wave(14 + 8 * (at % 3), 65, 0.1), 5)) for at, name in agents),
+            *((learn, (address, f"{name}/unrolls", wave(14 + 8 * (at % 3), 65, 0.1), 5)) for at, name in healthy),
         ],
+        "stuck-actor": [(act_in_turn, (address, f"{stuck}/unrolls", f"{stuck}/replay"))],
+        "stuck-learner": [(learn, (address, f"{stuck}/replay", wave(2400, 60)))],
         "blocked-actor": [(act, (address, "replay", lambda seconds: 120 if seconds < 80 else 0.0))],
         "blocked-learner": [(learn, (address, "replay", lambda seconds: 440 if seconds < 50 else 700.0, 40))],
         "blocked-evaluator": [(learn, (address, "replay", lambda seconds: 0 if seconds < 70 else 80.0, 40))],
+        "chain-actor": [(act_in_turn, (address, "episodes", "replay"))],
+        "chain-learner": [(learn, (address, "replay", wave(2400, 60)))],
+        "narrow-actor": [(act, (address, "replay", lambda _: 20_000.0, 256, 2000, 4))],
+        "narrow-learner": [(learn, (address, "replay", lambda _: 600_000.0, 8192))],
         "item-actor": [(play, (address,))],
         "item-learner": [(learn, (address, "frames", wave(40, 60), 4))],
     }

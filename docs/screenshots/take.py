@@ -11,6 +11,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Literal
@@ -28,42 +29,68 @@ SECONDS_OF_TRAFFIC = 120
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
-NAMES = {"one": "one-table", "thirty": "thirty-tables"}
-# Roles of servers.py, the machine they seem to run on, and the server that they use.
+NAMES = {
+    "one": "one-table",
+    "thirty": "thirty-tables",
+    "chain": "stalled",
+    "narrow": "narrow-band",
+    "full": "disk-full",
+}
+# Programs, their roles in servers.py, the machine they seem to run on, and the server that they use.
 CLIENTS = [
-    ("one-actor", "actor-1", "one"),
-    ("one-actor", "actor-2", "one"),
-    ("one-actor", "actor-3", "one"),
-    ("one-learner", "learner-1", "one"),
-    ("one-saver", "learner-1", "one"),
-    ("one-actor", "actor-1", "dead"),
-    ("one-learner", "learner-1", "dead"),
-    ("thirty-actor", "actor-1", "thirty"),
-    ("thirty-learner", "learner-1", "thirty"),
-    ("blocked-actor", "actor-1", "blocked"),
-    ("blocked-learner", "learner-1", "blocked"),
-    ("blocked-evaluator", "learner-1", "blocked"),
-    ("item-actor", "actor-1", "item"),
-    ("item-learner", "learner-1", "item"),
+    ("actor.py", "one-actor", "actor-1", "one"),
+    ("actor.py", "one-actor", "actor-2", "one"),
+    ("actor.py", "one-actor", "actor-3", "one"),
+    ("learner.py", "one-learner", "learner-1", "one"),
+    ("actor.py", "one-actor", "actor-1", "dead"),
+    ("learner.py", "one-learner", "learner-1", "dead"),
+    ("actor.py", "thirty-actor", "actor-1", "thirty"),
+    ("learner.py", "thirty-learner", "learner-1", "thirty"),
+    ("actor_6.py", "stuck-actor", "actor-2", "thirty"),
+    ("learner_6.py", "stuck-learner", "learner-2", "thirty"),
+    ("actor.py", "blocked-actor", "actor-1", "blocked"),
+    ("learner.py", "blocked-learner", "learner-1", "blocked"),
+    ("evaluator.py", "blocked-evaluator", "learner-1", "blocked"),
+    ("actor.py", "item-actor", "actor-1", "item"),
+    ("learner.py", "item-learner", "learner-1", "item"),
+    ("actor.py", "chain-actor", "actor-1", "chain"),
+    ("actor.py", "chain-actor", "actor-2", "chain"),
+    ("learner.py", "chain-learner", "learner-1", "chain"),
+    ("actor.py", "one-actor", "actor-1", "full"),
+    ("learner.py", "one-learner", "learner-1", "full"),
+    ("actor.py", "one-actor", "actor-1", "killed"),
+    ("learner.py", "one-learner", "learner-1", "killed"),
 ]
+# These begin late: after a restart, and where all processors are needed.
+LATE = [
+    ("actor.py", "one-actor", "actor-1", "restored"),
+    ("learner.py", "one-learner", "learner-1", "restored"),
+]
+FAST = [("actor.py", "narrow-actor", "actor-1", "narrow"), ("learner.py", "narrow-learner", "learner-1", "narrow")]
+LATE_SECONDS = 45
+SERVERS = ("one", "thirty", "blocked", "item", "empty", "dead", "chain", "full", "killed")
 
 
 class Programs:
     """The processes of servers and clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: pathlib.Path) -> None:
         self._all: list[subprocess.Popen[str]] = []
+        self._folder = folder
 
-    def start(self, *arguments: str, output: int | None = None) -> subprocess.Popen[str]:
-        """Starts `servers.py`."""
-        command = [sys.executable, str(HERE / "servers.py"), *arguments]
+    def start(self, name: str, *arguments: str, output: int | None = None) -> subprocess.Popen[str]:
+        """Starts `servers.py` as a program of that name, which clients have in the pictures."""
+        script = self._folder / name
+        if not script.exists():
+            script.symlink_to(HERE / "servers.py")
+        command = [sys.executable, str(script), *arguments]
         program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.DEVNULL, text=True)
         self._all.append(program)
         return program
 
     def serve(self, name: str) -> tuple[subprocess.Popen[str], list[str]]:
         """Starts a server, and returns its address and that of its page."""
-        program = self.start("serve", name, output=subprocess.PIPE)
+        program = self.start("replay.py", "serve", name, output=subprocess.PIPE)
         assert program.stdout is not None
         places: list[str] = json.loads(program.stdout.readline())
         return program, places
@@ -102,7 +129,7 @@ def opened(browser: Browser, url: str, scheme: Scheme, viewport: ViewportSize, d
 def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]:
     """Opens what is photographed, one after the other."""
     for scheme in SCHEMES:
-        for name in ("one", "thirty", "blocked", "empty"):
+        for name in ("one", "thirty", "blocked", "empty", "chain", "full", "restored", "killed"):
             yield f"{NAMES.get(name, name)}-{scheme}", opened(browser, pages[name], scheme, WIDE)
         page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1150})
         # Histograms and columns load when they scroll into view, which moves what is below them.
@@ -113,32 +140,54 @@ def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]
         yield f"phone-{scheme}", opened(browser, pages["one"], scheme, PHONE, 2)
 
 
+def take(programs: Programs, browser: Browser, seconds: float) -> None:
+    """Takes the pictures of all servers but the fast one."""
+    # Each in a process of its own, since memory and log are those of the process.
+    servers = {name: programs.serve(name) for name in SERVERS}
+    pages = {name: url for name, (_, (_, url)) in servers.items()}
+    clients = {}
+    for program, role, machine, server in CLIENTS:
+        clients[server, role] = programs.start(program, role, machine, servers[server][1][0])
+    time.sleep(seconds - LATE_SECONDS)
+    clients["killed", "one-actor"].kill()
+    address, pages["restored"] = programs.serve("restored")[1]
+    for program, role, machine, _ in LATE:
+        programs.start(program, role, machine, address)
+    time.sleep(LATE_SECONDS)
+    mourners = {scheme: opened(browser, pages["dead"], scheme, WIDE) for scheme in SCHEMES}
+    servers["dead"][0].kill()
+    for name, page in shots(browser, pages):
+        save(name, page.screenshot(full_page=name.startswith("one-")))
+        page.context.close()
+    for scheme, page in mourners.items():
+        save(f"dead-{scheme}", page.screenshot())
+
+
+def take_fast(programs: Programs, browser: Browser) -> None:
+    """Takes the pictures of the server that needs all processors."""
+    address, url = programs.serve("narrow")[1]
+    for program, role, machine, _ in FAST:
+        programs.start(program, role, machine, address)
+    time.sleep(LATE_SECONDS)
+    for scheme in SCHEMES:
+        save(f"{NAMES['narrow']}-{scheme}", opened(browser, url, scheme, WIDE).screenshot())
+
+
 def main() -> None:
     """Takes all pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=SECONDS_OF_TRAFFIC, help="of traffic before the pictures")
     seconds = parser.parse_args().seconds
     PICTURES.mkdir(parents=True, exist_ok=True)
-    programs = Programs()
-    try:
-        # Each in a process of its own, since memory and log are those of the process.
-        servers = {name: programs.serve(name) for name in ("one", "thirty", "blocked", "item", "empty", "dead")}
-        addresses = {name: places for name, (_, places) in servers.items()}
-        for role, machine, server in CLIENTS:
-            programs.start(role, machine, addresses[server][0])
-        time.sleep(seconds)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            mourners = {scheme: opened(browser, addresses["dead"][1], scheme, WIDE) for scheme in SCHEMES}
-            servers["dead"][0].kill()
-            for name, page in shots(browser, {name: url for name, (_, url) in addresses.items()}):
-                save(name, page.screenshot(full_page=name.startswith("one-")))
-                page.context.close()
-            for scheme, page in mourners.items():
-                save(f"dead-{scheme}", page.screenshot())
-            browser.close()
-    finally:
-        programs.end()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        for part in (lambda programs: take(programs, browser, seconds), lambda programs: take_fast(programs, browser)):
+            programs = Programs(pathlib.Path(folder))
+            try:
+                part(programs)
+            finally:
+                programs.end()
+        browser.close()
 
 
 if __name__ == "__main__":
