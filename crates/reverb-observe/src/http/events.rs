@@ -45,16 +45,15 @@ impl Watcher {
         let options =
             replay.tables().iter().map(|table: &TableHandle| table.with_table(|table| table.config().clone()));
         if std::mem::replace(&mut self.is_serving, true) {
-            self.see_saves(&store, now, &mut events);
             self.see_options(options.collect(), now, &mut events);
         } else {
             if store.restored_from.is_some() {
                 let items: u64 = replay.tables().iter().map(|table| table.pulse().items).sum();
                 events.push(event(now, "restore", format_args!("restored {}", counted(items, "item"))));
             }
-            self.saves = (store.saves_ok, store.saves_failed);
             self.options = options.collect();
         }
+        self.see_saves(&store, now, &mut events);
         self.see_clients(&replay.connections.list(), now, &mut events);
         events
     }
