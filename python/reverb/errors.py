@@ -18,6 +18,7 @@
         ├── DataLossError             (RuntimeError)
         ├── StorageError              (RuntimeError)
         ├── UnauthenticatedError      (PermissionError)
+        ├── PermissionDeniedError     (PermissionError)
         ├── UnimplementedError        (NotImplementedError)
         └── InternalError             (RuntimeError)
 
@@ -35,6 +36,7 @@ __all__ = [
     "InvalidPriorityError",
     "ItemTooLargeError",
     "MessageTooLargeError",
+    "PermissionDeniedError",
     "ResourceExhaustedError",
     "ReverbError",
     "ServerStoppedError",
@@ -154,6 +156,10 @@ class StorageError(ReverbError, RuntimeError):
 
 class UnauthenticatedError(ReverbError, PermissionError):
     """Server and client speak TLS, and one of them does not trust the certificate of the other, or lacks it."""
+
+
+class PermissionDeniedError(ReverbError, PermissionError):
+    """The server behind a Unix socket that the program has named belongs to another user of the machine."""
 
 
 class UnimplementedError(ReverbError, NotImplementedError):

@@ -24,6 +24,7 @@ BUILT_INS = {
     "DataLossError": (RuntimeError,),
     "StorageError": (RuntimeError,),
     "UnauthenticatedError": (PermissionError,),
+    "PermissionDeniedError": (PermissionError,),
     "UnimplementedError": (NotImplementedError,),
     "InternalError": (RuntimeError,),
 }

@@ -94,6 +94,9 @@ pub enum Error {
     /// One end does not trust the other, or has not proven who it is.
     #[error("{0}")]
     Unauthenticated(String),
+    /// The other end is known, and may not do this.
+    #[error("{0}")]
+    PermissionDenied(String),
     /// The server does not have the method or feature.
     #[error("{0}")]
     Unimplemented(String),
@@ -132,6 +135,7 @@ impl Error {
             Self::Unimplemented(_) => "Unimplemented",
             Self::Storage(_) => "Storage",
             Self::Unauthenticated(_) => "Unauthenticated",
+            Self::PermissionDenied(_) => "PermissionDenied",
             Self::Internal(_) => "Internal",
         }
     }
@@ -184,6 +188,7 @@ impl Error {
             | Self::DataLoss(text)
             | Self::Storage(text)
             | Self::Unauthenticated(text)
+            | Self::PermissionDenied(text)
             | Self::Unimplemented(text)
             | Self::Internal(text) => text.push_str(remark),
             Self::InvalidRow { .. }

@@ -31,6 +31,7 @@ _CODES: list[tuple[type[BaseException], int]] = [
     (errors.ResourceExhaustedError, 8),
     (errors.DataLossError, 15),
     (errors.UnauthenticatedError, 16),
+    (errors.PermissionDeniedError, 7),
     (errors.UnimplementedError, 12),
     (errors.InternalError, 13),
     (ValueError, 3),

@@ -119,12 +119,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server has neither our service nor the
-/// reference's, [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers, or
-/// [`Error::InvalidArgument`] if only one end speaks TLS.
+/// reference's, [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers,
+/// [`Error::InvalidArgument`] if only one end speaks TLS, or those of a server that is not trusted.
 pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let road = reach(endpoint, session).await?;
     let Place::Tcp { or_shorter: true, .. } = endpoint.address.place()? else { return Ok(road) };
-    let Some(path) = road.unix_path().filter(|path| Path::new(path).exists()) else { return Ok(road) };
+    let Some(path) = road.unix_path().filter(|path| unix_path::is_safe(Path::new(path))) else { return Ok(road) };
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
     let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet(endpoint, Transport::Unix, channel, session, false).await {
@@ -147,7 +147,8 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
         let is_last = refused.len() + 1 == MAX_DIALS;
         let greeting = Connection::greet(endpoint, dialled.transport, dialled.channel.clone(), session, is_last).await;
         let greeting = match greeting.map_err(|error| dialled.why(error)) {
-            Err(error) if error.is_transient() || matches!(error, Error::Internal(_)) => {
+            // A port with TLS denies it in HTTP/2, if it is one of our servers.
+            Err(error) if error.is_transient() || matches!(error, Error::PermissionDenied(_)) => {
                 let Some(wrong) = WrongPort::at(endpoint).await else { return Err(error) };
                 let beside = if wrong == WrongPort::Tls { reach_beside_tls(endpoint, session).await } else { None };
                 return beside.ok_or_else(|| wrong.error(endpoint));

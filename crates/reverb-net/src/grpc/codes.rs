@@ -19,6 +19,7 @@ pub fn code_of(error: &Error) -> Code {
         Error::Unavailable(_) | Error::SplitClient { .. } => Code::Unavailable,
         Error::DataLoss(_) => Code::DataLoss,
         Error::Unauthenticated(_) => Code::Unauthenticated,
+        Error::PermissionDenied(_) => Code::PermissionDenied,
         Error::Unimplemented(_) => Code::Unimplemented,
         Error::Storage(_) | Error::Unconfirmed(_) | Error::Internal(_) => Code::Internal,
     }
@@ -35,6 +36,7 @@ pub fn error_of(status: &Status, peer: &str, hint: &str) -> Error {
         Code::Unimplemented => Error::Unimplemented(text),
         Code::DataLoss => Error::DataLoss(text),
         Code::Unauthenticated => Error::Unauthenticated(text),
+        Code::PermissionDenied => Error::PermissionDenied(text),
         // Any of these codes may mean that the server was lost during a call.
         Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal | Code::Aborted => {
             Error::Unavailable(format!("the connection to the server at {peer} was lost: {}{hint}", status.message()))

@@ -47,6 +47,7 @@ pub fn to_failure(error: &Error) -> Failure {
         Error::Unimplemented(message) => text(Kind::Unimplemented, message),
         Error::Storage(message) => text(Kind::Storage, message),
         Error::Unauthenticated(message) => text(Kind::Unauthenticated, message),
+        Error::PermissionDenied(message) => text(Kind::PermissionDenied, message),
         // It is an error of clients, and a server has no insert that it does not know.
         Error::Unconfirmed(cause) => to_failure(cause),
         // A server calls no other.
@@ -78,6 +79,7 @@ pub fn from_failure(failure: Failure) -> Error {
         Kind::Unimplemented => Error::Unimplemented(text),
         Kind::Storage => Error::Storage(text),
         Kind::Unauthenticated => Error::Unauthenticated(text),
+        Kind::PermissionDenied => Error::PermissionDenied(text),
         Kind::Internal => Error::Internal(text),
     }
 }

@@ -6,6 +6,7 @@
 
 use super::connection::Connection;
 use crate::transport::address::TLS_SCHEME;
+use crate::transport::peer_user;
 use crate::transport::socket::Socket;
 use crate::transport::unix_path;
 use reverb_core::Result;
@@ -112,6 +113,8 @@ enum New {
     Ready(Secured<Socket>),
     /// Its client has yet to make a handshake.
     Stranger(TcpStream, Arc<ServerTls>),
+    /// It is of another user of this machine, and was closed.
+    Foreign(Option<u32>),
 }
 
 impl Listener {
@@ -126,7 +129,11 @@ impl Listener {
                 })
             }
             Self::Unix(listener) => {
-                listener.accept().await.map(|(stream, _)| New::Ready(Secured::Plain(stream.into())))
+                let (stream, _) = listener.accept().await?;
+                Ok(match peer_user::check(&stream) {
+                    Ok(()) => New::Ready(Secured::Plain(stream.into())),
+                    Err(user) => New::Foreign(user),
+                })
             }
         }
     }
@@ -171,6 +178,7 @@ async fn accept_from(_open: std::sync::mpsc::Sender<()>, listener: Listener, acc
                         return;
                     }
                 }
+                Ok(New::Foreign(user)) => tracing::debug!("closed a connection to the Unix socket of user {user:?}"),
                 Ok(New::Stranger(stream, tls)) => handshakes.begin(accepted.clone().greet(stream, tls)),
                 Err(error) => {
                     // Usually the process has no free file descriptor. Some become free when open connections close.

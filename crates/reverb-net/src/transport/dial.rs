@@ -2,6 +2,7 @@
 
 use super::address::{Endpoint, Place};
 use super::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
+use super::peer_user;
 use super::socket::Socket;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
@@ -151,19 +152,34 @@ fn is_of_this_machine(address: &IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((*address, 0)).is_ok()
 }
 
-/// Connects to a Unix socket.
+/// Connects to a Unix socket. Nothing is sent to a server of another user.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause.
+/// [`Error::Unavailable`] with the cause, or [`Error::PermissionDenied`] if the server is neither of this user nor of
+/// root.
 pub async fn dial_unix(path: &str, keep_alive: KeepAlive) -> Result<Channel> {
     let path = path.to_owned();
     let connector = tower::service_fn(move |_: Uri| {
         let path = path.clone();
-        async move { UnixStream::connect(path).await.map(|stream| TokioIo::new(Socket::from(stream))) }
+        async move {
+            let stream = UnixStream::connect(&path).await?;
+            peer_user::check(&stream).map_err(|user| foreign(&path, user))?;
+            Ok::<_, BoxError>(TokioIo::new(Socket::from(stream)))
+        }
     });
     // The URI only names the server in the headers of requests.
     let endpoint = endpoint("http://localhost", keep_alive)?;
     endpoint.connect_with_connector(connector).await.map_err(|error| failed(&error))
+}
+
+/// The error of a server of another user.
+fn foreign(path: &str, user: Option<u32>) -> Error {
+    let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
+    Error::PermissionDenied(format!(
+        "the server at unix:{path} is a process of {user}; this one is of user {}, and trusts servers of that user and of \
+         root only",
+        peer_user::own()
+    ))
 }
 
 fn endpoint(uri: &str, keep_alive: KeepAlive) -> Result<HttpEndpoint> {

@@ -8,6 +8,7 @@ mod driven_runtime;
 mod goodbye;
 pub(crate) mod http2;
 mod idle_driver;
+pub(crate) mod peer_user;
 pub(crate) mod socket;
 pub(crate) mod unix_path;
 pub(crate) mod wrong_port;

@@ -1,5 +1,6 @@
 //! Where the Unix sockets of servers lie: in a folder that only this user can write to.
 
+use super::peer_user::is_owner_trusted;
 use std::io::Result;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -15,6 +16,19 @@ pub fn of_server(host: IpAddr, port: u16) -> Result<PathBuf> {
     } else {
         format!("{host}-{port}.sock")
     }))
+}
+
+/// Whether no other user can put a socket in the place of this one, because none can write to its folder or to those above.
+/// In a sticky folder above, such as `/tmp`, users cannot replace what belongs to others.
+pub fn is_safe(path: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    let Ok(path) = path.canonicalize() else { return false };
+    let is_closed = |folder: &Path, allowed: u32| {
+        std::fs::metadata(folder)
+            .is_ok_and(|meta| is_owner_trusted(meta.uid()) && (meta.mode() & 0o022 == 0 || meta.mode() & allowed != 0))
+    };
+    let mut folders = path.ancestors().skip(1);
+    folders.next().is_some_and(|own| is_closed(own, 0)) && folders.all(|above| is_closed(above, STICKY))
 }
 
 fn runtime_folder() -> Result<PathBuf> {

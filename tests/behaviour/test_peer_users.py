@@ -1,0 +1,130 @@
+"""Unix sockets between users of a machine: each end trusts its own user and root."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+from behaviour_support import PATIENCE_S, insert_values, make_table
+
+import reverb
+from reverb import errors
+
+pytestmark = [
+    pytest.mark.ports,
+    pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs root on Linux"),
+]
+
+# A user of nobody's. Only its number matters.
+OTHER = 54_321
+PROGRAM = """
+import sys, reverb
+client = reverb.Client(sys.argv[1])
+client.insert([1], {"table": 1.0})
+print(client.road)
+"""
+
+
+@contextlib.contextmanager
+def as_other():
+    """Makes the system take this process for one of another user, as far as a new socket tells."""
+    os.seteuid(OTHER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextlib.contextmanager
+def listening_as_other(path):
+    """A socket of another user, which does not answer."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        with as_other():
+            listener.listen()
+        listener.settimeout(PATIENCE_S)
+        yield listener
+
+
+@pytest.fixture
+def server():
+    server = reverb.Server([make_table()])
+    yield server
+    server.stop()
+
+
+def road_of(address):
+    """The road of a client in another process."""
+    command = [sys.executable, "-c", PROGRAM, address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def was_sent_nothing(listener):
+    with listener.accept()[0] as stream:
+        stream.settimeout(PATIENCE_S)
+        return stream.recv(1) == b""
+
+
+def test_a_server_of_another_user_is_sent_nothing(tmp_path):
+    path = tmp_path / "other.sock"
+    with listening_as_other(path) as listener:
+        client = reverb.Client(f"unix:{path}")
+        for _ in range(2):
+            with pytest.raises(errors.PermissionDeniedError, match=f"user {OTHER}; this one is of user 0") as raised:
+                client.insert([1], {"table": 1.0})
+            assert isinstance(raised.value, PermissionError)
+            assert not raised.value.is_transient
+            assert was_sent_nothing(listener)
+    server = reverb.Server([make_table()])
+    try:
+        insert_values(reverb.Client(f"unix:{server.unix_path}"), [1])
+    finally:
+        server.stop()
+
+
+def test_a_socket_of_another_user_in_the_servers_place_means_tcp(server):
+    address = f"localhost:{server.port}"
+    assert road_of(address) == "unix"
+    os.rename(server.unix_path, f"{server.unix_path}.kept")
+    with listening_as_other(server.unix_path) as listener:
+        assert road_of(address) == "tcp"
+        assert was_sent_nothing(listener)
+    os.replace(f"{server.unix_path}.kept", server.unix_path)
+    assert road_of(address) == "unix"
+
+
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o770, 0), (0o700, OTHER)], ids=str)
+def test_a_socket_where_others_may_write_means_tcp(server, mode, owner):
+    folder = os.path.dirname(server.unix_path)
+    try:
+        os.chmod(folder, mode)
+        os.chown(folder, owner, -1)
+        assert road_of(f"localhost:{server.port}") == "tcp"
+    finally:
+        os.chmod(folder, 0o700)
+        os.chown(folder, 0, -1)
+    assert road_of(f"localhost:{server.port}") == "unix"
+
+
+def test_a_client_of_another_user_is_not_served(server):
+    # As if somebody had opened the socket to all.
+    for path, mode in ((server.unix_path, 0o666), (os.path.dirname(server.unix_path), 0o711)):
+        os.chmod(path, mode)
+    parent = os.path.dirname(os.path.dirname(server.unix_path))
+    before = os.stat(parent).st_mode & 0o7777
+    os.chmod(parent, before | 0o111)
+    try:
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.settimeout(PATIENCE_S)
+            with as_other():
+                stream.connect(server.unix_path)
+            with contextlib.suppress(OSError):
+                assert stream.recv(1) == b""
+    finally:
+        os.chmod(parent, before)
+        os.chmod(os.path.dirname(server.unix_path), 0o700)
+    insert_values(reverb.Client(f"unix:{server.unix_path}"), [1])
