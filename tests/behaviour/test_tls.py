@@ -175,17 +175,24 @@ def test_a_client_with_tls_is_told_of_the_http_port(server, trusting):
     refused(client, errors.InvalidArgumentError, "server.port")
 
 
+def frame(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
 def test_clients_of_others_are_told_in_http_2(server):
+    preface, settings, headers = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame(4, 0, 0), frame(1, 5, 3, b"\x82")
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as stream:
-        stream.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        for part in (preface[:1], preface[1:], settings + headers):
+            stream.sendall(part)
         answer = b""
         while part := stream.recv(4096):
             answer += part
-    settings, goaway = answer[:9], answer[9:]
-    assert settings == b"\0\0\0\x04\0\0\0\0\0"
-    assert goaway[3] == 7
-    assert goaway[17:] == b"this port speaks TLS: use grpcs://"
-    assert int.from_bytes(goaway[:3]) == len(goaway) - 9
+    assert answer.startswith(settings)
+    answer = answer.removeprefix(settings)
+    assert answer[3:9] == frame(1, 5, 3)[3:]
+    assert b"\x0bgrpc-status\x017" in answer
+    assert b"this port speaks TLS: use grpcs://" in answer
+    assert answer.endswith(frame(7, 0, 0, (3).to_bytes(4, "big") + bytes(4)))
 
 
 def test_a_process_of_this_machine_needs_no_tls_by_the_servers_socket(server):

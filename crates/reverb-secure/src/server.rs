@@ -125,8 +125,10 @@ impl ServerTls {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         if first[0] != TLS_HANDSHAKE {
-            let answer = if port == Port::Grpc { answers::to_grpc() } else { answers::to_http() };
-            stream.write_all(&answer).await?;
+            match port {
+                Port::Grpc => answers::to_grpc(&mut stream).await?,
+                Port::Http => answers::to_http(&mut stream).await?,
+            }
             linger(stream).await;
             return Err(io::Error::new(ErrorKind::InvalidData, "the client does not speak TLS"));
         }

@@ -147,7 +147,7 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
         let is_last = refused.len() + 1 == MAX_DIALS;
         let greeting = Connection::greet(endpoint, dialled.transport, dialled.channel.clone(), session, is_last).await;
         let greeting = match greeting.map_err(|error| dialled.why(error)) {
-            // A port with TLS denies it in HTTP/2, if it is one of our servers.
+            // A port with TLS of one of our servers denies the call.
             Err(error) if error.is_transient() || matches!(error, Error::PermissionDenied(_)) => {
                 let Some(wrong) = WrongPort::at(endpoint).await else { return Err(error) };
                 let beside = if wrong == WrongPort::Tls { reach_beside_tls(endpoint, session).await } else { None };
