@@ -100,6 +100,7 @@ impl Calls {
     }
 
     /// Begins a draw, whose result is a `Draw`. Waits for a connection, but not for the items.
+    #[expect(clippy::too_many_arguments, reason = "the Python methods above it have fewer")]
     fn begin_sample(
         &self,
         py: Python<'_>,
