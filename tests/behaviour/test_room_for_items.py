@@ -40,7 +40,7 @@ def pending(adder):
 def end(adder):
     """Closes the writer of an adder without waiting for its items."""
     writer = getattr(adder, "_writer", adder)
-    (writer.sender if hasattr(writer, "_sender") else writer).close(0.0)
+    (writer.sender if hasattr(writer, "sender") else writer).close(0.0)
 
 
 def refused(call, *args, **kwargs):
