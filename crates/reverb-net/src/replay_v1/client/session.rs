@@ -135,12 +135,18 @@ impl Link {
         self.is_over.load(Relaxed)
     }
 
+    fn set_over(&self) {
+        self.is_over.store(true, Relaxed);
+        self.set_broken();
+    }
+
     /// Marks the connection as failed if another server has refused a part of it, or if its server was stopped for good.
     /// Returns the error.
     pub fn note(&self, error: Error) -> Error {
         if error.is_for_good() {
-            self.is_over.store(true, Relaxed);
-            self.set_broken();
+            // Calls that connect at the same time get a connection each, of which the client keeps one.
+            self.of_server().iter().for_each(|link| link.set_over());
+            self.set_over();
         }
         if matches!(error, Error::SplitClient { .. }) {
             self.set_broken();
@@ -157,10 +163,14 @@ impl Link {
 
     /// Returns the receipts of all connections of the client to this server.
     pub fn receipts_of_client(&self) -> Vec<Arc<Receipts>> {
+        self.of_server().iter().filter_map(|link| link.receipts.get().and_then(Weak::upgrade)).collect()
+    }
+
+    /// The open connections of the client to this server.
+    fn of_server(&self) -> Vec<Arc<Self>> {
         let places = self.connections.places.lock();
         let links = places.values().flat_map(|known| &known.open).filter_map(Weak::upgrade);
-        let links = links.filter(|link| link.server == self.server && !link.is_broken());
-        links.filter_map(|link| link.receipts.get().and_then(Weak::upgrade)).collect()
+        links.filter(|link| link.server == self.server && !link.is_broken()).collect()
     }
 
     /// Returns the refusal of another server, if a part of the connection has reached one.
