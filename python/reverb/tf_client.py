@@ -1,6 +1,6 @@
 """A client whose calls are TensorFlow operations, in graphs and in eager mode."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,25 +150,6 @@ def _exact(keys: Any) -> Any:
     return keys
 
 
-class _Pairs(Mapping[str, float]):
-    """A mapping in which a table may occur more than once, each time for another item."""
-
-    def __init__(self, tables: list[str], priorities: list[float]) -> None:
-        self._pairs = list(zip(tables, priorities, strict=True))
-
-    def items(self) -> Any:
-        return self._pairs
-
-    def __getitem__(self, table: str) -> float:
-        return dict(self._pairs)[table]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([table for table, _ in self._pairs])
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-
 def _sample_eagerly(address: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
     arrays = _first_step(address, table, len(dtypes))
     for _, actual, expected in _type_mismatches(arrays, dtypes):
@@ -221,13 +202,22 @@ def _insert(address: bytes, tables: NDArray[Any], priorities: NDArray[np.float64
         raise InvalidArgumentError("Tensors `tables` and `priorities` must be of rank 1.")
     if len(tables) != len(priorities):
         raise InvalidArgumentError("Tensors `tables` and `priorities` do not match in shape.")
-    if len(tables):
-        pairs = _Pairs([table.decode() for table in tables.tolist()], priorities.tolist())
+    left = [(table.decode(), priority) for table, priority in zip(tables.tolist(), priorities.tolist(), strict=True)]
+    while left:
+        # An item has one key in all tables of an insert. A table that occurs again gets another item.
+        given: dict[str, float] = {}
+        again = []
+        for table, priority in left:
+            if table in given:
+                again.append((table, priority))
+            else:
+                given[table] = priority
         try:
-            streams.client_of(address.decode()).engine.insert(list(data), pairs, None)
+            streams.client_of(address.decode()).engine.insert(list(data), given, None)
         except TableNotFoundError as error:
             # dm-reverb's writer raises this error, too.
             raise InvalidArgumentError(str(error)) from None
+        left = again
     return []
 
 
