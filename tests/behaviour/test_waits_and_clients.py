@@ -70,6 +70,27 @@ def test_each_waiting_insert_is_told_with_its_client_and_its_sentence(serve, roa
     assert get(server, "tables")["tables"][0]["waiting_inserts"]["longest_seconds"] == 0
 
 
+def test_a_wait_for_a_newer_item_is_told_and_is_no_stall(serve):
+    client = serve(make_table(), http_port=0)
+    insert_values(client, [1])
+    seen = client.wait_newer("table").info.key
+    waiting = Background(client.wait_newer, "table", seen)
+    eventually(lambda: get(serve.server, "waits")["waits"])
+    (wait,) = get(serve.server, "waits")["waits"]
+    assert (wait["table_name"], wait["reason"]) == (
+        "table",
+        "`wait_newer` of table `table` waits: no other item than the one seen has come",
+    )
+    (told,) = [one for known in get(serve.server, "clients")["clients"] for one in known["waits"]]
+    assert (told["operation"], told["kind"], told["count"]) == ("sample", "newer", 1)
+    eventually(lambda: "for a newer version of table" in get(serve.server, "verdict")["line"])
+    assert get(serve.server, "verdict")["level"] == "quiet"
+    assert get(serve.server, "tables")["tables"][0]["waiting_samples"]["count"] == 0
+    insert_values(client, [2])
+    waiting.result()
+    assert get(serve.server, "waits")["waits"] == []
+
+
 def test_draws_that_only_wait_for_items_all_wait_for_the_same(serve):
     client = serve(make_table(limiter=reverb.rate_limiters.MinSize(3)), http_port=0)
     draws = [Background(draw, client, 1) for _ in range(2)]

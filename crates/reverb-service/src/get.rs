@@ -4,12 +4,14 @@
 use crate::batch::Batch;
 use crate::decoding::{self, ITEMS_AT_ONCE};
 use crate::peek::in_background;
+use crate::peer::Peer;
 use crate::replay::Replay;
 use crate::stacking::stack;
 use crate::table_handle::TableHandle;
 use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, ItemKey, ItemView, Result, Table};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Maximum number of keys that one answer is about. They are looked up under one lock.
@@ -78,7 +80,8 @@ pub async fn get(replay: &Replay, table: &str, keys: &[ItemKey], columns: &[u32]
 
 /// Waits until the newest item of a table has another key than the one that was `seen`, and returns it, without a time axis
 /// if it has one step. `None` at the end of `limit`. Any other key ends the wait: an item of a restored table, or one
-/// inserted after a reset, is another one even if it is older.
+/// inserted after a reset, is another one even if it is older. The waits of the table show the peer, and since when it has
+/// waited.
 ///
 /// # Errors
 /// [`Error::TableNotFound`]; [`Error::InvalidArgument`] if the table does not know its newest item;
@@ -87,10 +90,11 @@ pub async fn newer(
     replay: &Replay,
     table: &str,
     seen: Option<ItemKey>,
+    (peer, since): (&Arc<Peer>, Instant),
     limit: Option<Instant>,
 ) -> Result<Option<Batch>> {
     let table = replay.table(table)?.clone();
-    let watch = table.watch();
+    let watch = table.watchers().watch(peer.clone(), since);
     let mut closed = pin!(replay.closed());
     let mut late = pin!(async {
         match limit {
@@ -192,13 +196,11 @@ fn copied(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::Peer;
-    use crate::table_handle::Call;
+    use crate::table_handle::{Call, WaitKind};
     use reverb_core::{
         Chunk, Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, TableConfig,
         Trajectory, encode_strings,
     };
-    use std::sync::Arc;
     use std::time::Duration;
 
     fn config() -> TableConfig {
@@ -270,15 +272,20 @@ mod tests {
         let table = TableHandle::new(Table::new(config()).unwrap());
         insert(&table, 7, trajectory.clone());
         let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
-        let mut waiting = pin!(newer(&replay, "table", Some(7), None));
+        let here = (replay.this_process(), Instant::now());
+        let mut waiting = pin!(newer(&replay, "table", Some(7), here, None));
         let early = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
         assert!(early.is_err(), "the item that was seen ended the wait");
+        let waits = table.waits(10);
+        assert_eq!(waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Newer]);
+        assert!(waits[0].waited >= Duration::from_millis(50));
         table.reset();
         let early = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
         assert!(early.is_err(), "an empty table ended the wait");
         insert(&table, 3, trajectory);
-        assert_eq!(waiting.await.unwrap().unwrap().info.keys(), [3]);
-        let (closing, waiting) = (replay.clone(), newer(&replay, "table", Some(3), None));
+        assert_eq!(waiting.as_mut().await.unwrap().unwrap().info.keys(), [3]);
+        assert!(table.waits(10).is_empty(), "the wait is over");
+        let (closing, waiting) = (replay.clone(), newer(&replay, "table", Some(3), here, None));
         let close = async move { closing.close() };
         let (ended, ()) = tokio::join!(waiting, close);
         assert!(matches!(ended, Err(Error::Cancelled(_))), "{ended:?}");

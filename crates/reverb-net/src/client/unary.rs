@@ -411,15 +411,19 @@ impl Call for Newer<'_> {
     where
         Self: 'a,
     {
-        Started::here(async move { newer(&replay, self.table, self.seen, deadline).await?.ok_or_else(|| self.late()) })
+        Started::here(async move {
+            let here = (replay.this_process(), Instant::now());
+            newer(&replay, self.table, self.seen, here, deadline).await?.ok_or_else(|| self.late())
+        })
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Batch> {
         let lacks = "has an earlier version of this package, which cannot wait for another item of a table; sample it \
                      again, or restart it with this version";
+        let begun = Instant::now();
         loop {
-            let timeout_ms = timeout_ms(deadline);
-            let request = NewerRequest { table: self.table.into(), seen: self.seen, timeout_ms };
+            let (timeout_ms, waited_ms) = (timeout_ms(deadline), begun.elapsed().as_millis() as u64);
+            let request = NewerRequest { table: self.table.into(), seen: self.seen, timeout_ms, waited_ms };
             // The server answers at the deadline.
             let give_up = deadline.and_then(|deadline| deadline.checked_add(GRACE));
             let answer = connection.unary(give_up, async |mut service| service.newer(request).await).await;

@@ -5,7 +5,7 @@ use super::long_waits::LongWaits;
 use super::requests::{Ended, OPERATIONS_PER_LOCK, Reply, Request, Work};
 use super::state::TableState;
 use super::wait_histogram::WaitCounts;
-use super::watch::{Watch, Watchers};
+use super::watch::Watchers;
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{Drawn, Error, Table, TableConfig, TableSnapshot};
 use std::sync::Arc;
@@ -115,9 +115,9 @@ impl TableHandle {
         self.0.signature_token.store(config.signature.as_ref().map_or(0, |signature| signature.token()), Relaxed);
     }
 
-    /// Begins to watch the table for changes, beside its queues.
-    pub fn watch(&self) -> Watch {
-        self.0.watchers.watch()
+    /// Returns those who watch the table for changes, beside its queues.
+    pub fn watchers(&self) -> &Arc<Watchers> {
+        &self.0.watchers
     }
 
     /// Calls `look` with the table under its lock. `look` must be fast.

@@ -76,7 +76,8 @@ impl Seen {
 }
 
 impl TableHandle {
-    /// Returns the requests that have waited longest: at most `limit` inserts, and at most `limit` draws.
+    /// Returns the requests that have waited longest: at most `limit` inserts, `limit` draws, and `limit` waits for a newer
+    /// item.
     pub fn waits(&self, limit: usize) -> Vec<WaitingRequest> {
         let [inserts, samples] = self.upkeep(|state| {
             let (table, queues) = (&state.table, &state.queues);
@@ -87,6 +88,13 @@ impl TableHandle {
         let now = Instant::now();
         let inserts = inserts.into_waits(self.name(), now);
         let mut waits: Vec<_> = inserts.chain(samples.into_waits(self.name(), now)).collect();
+        waits.extend(self.watchers().waiting(limit).into_iter().map(|(peer, since)| WaitingRequest {
+            operation: Operation::Sample,
+            kind: WaitKind::Newer,
+            peer,
+            waited: now.saturating_duration_since(since),
+            reason: format!("`wait_newer` of table `{}` waits: no other item than the one seen has come", self.name()),
+        }));
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited));
         waits
     }

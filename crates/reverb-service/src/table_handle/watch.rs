@@ -1,22 +1,35 @@
 //! Waits for changes of a table, beside its queues: nothing of the table waits for them, and no figure counts them.
 
+use crate::peer::Peer;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 /// Those who wait for a change of a table.
 #[derive(Debug, Default)]
 pub struct Watchers {
+    /// The number of those in `waiting`, for tables that change all the time.
     number: AtomicUsize,
+    waiting: Mutex<Vec<Arc<Watcher>>>,
     changed: Notify,
 }
 
+#[derive(Debug)]
+struct Watcher {
+    peer: Arc<Peer>,
+    since: Instant,
+}
+
 impl Watchers {
-    /// Begins to watch the table.
-    pub fn watch(self: &Arc<Self>) -> Watch {
+    /// Begins to watch the table for a peer, which has waited since a moment.
+    pub fn watch(self: &Arc<Self>, peer: Arc<Peer>, since: Instant) -> Watch {
         self.number.fetch_add(1, Relaxed);
-        Watch(self.clone())
+        let watcher = Arc::new(Watcher { peer, since });
+        self.waiting.lock().push(watcher.clone());
+        Watch { watchers: self.clone(), watcher }
     }
 
     /// Wakes them. Called after a change, without the lock of the table.
@@ -29,21 +42,30 @@ impl Watchers {
             self.changed.notify_waiters();
         }
     }
+
+    /// Returns at most `limit` of them: who waits, and since when.
+    pub fn waiting(&self, limit: usize) -> Vec<(Arc<Peer>, Instant)> {
+        self.waiting.lock().iter().take(limit).map(|watcher| (watcher.peer.clone(), watcher.since)).collect()
+    }
 }
 
 /// Notes that somebody watches the table, until it is dropped.
 #[derive(Debug)]
-pub struct Watch(Arc<Watchers>);
+pub struct Watch {
+    watchers: Arc<Watchers>,
+    watcher: Arc<Watcher>,
+}
 
 impl Watch {
     /// Completes at a change of the table after the future was enabled.
     pub fn changed(&self) -> Notified<'_> {
-        self.0.changed.notified()
+        self.watchers.changed.notified()
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.number.fetch_sub(1, Relaxed);
+        self.watchers.waiting.lock().retain(|other| !Arc::ptr_eq(other, &self.watcher));
+        self.watchers.number.fetch_sub(1, Relaxed);
     }
 }

@@ -166,11 +166,14 @@ impl ReplayService for Router {
     }
 
     async fn newer(&self, request: Request<NewerRequest>) -> Result<Response<NewerResponse>, Status> {
-        let NewerRequest { table, seen, timeout_ms } = request.into_inner();
+        let peer = peer_of(&request);
+        let NewerRequest { table, seen, timeout_ms, waited_ms } = request.into_inner();
         let replay = self.open()?;
+        let now = Instant::now();
+        let since = now.checked_sub(Duration::from_millis(waited_ms)).unwrap_or(now);
         // A balancer closes a connection on which nothing is sent for long.
         let wait = timeout_ms.map_or(self.heartbeat, |ms| Duration::from_millis(ms).min(self.heartbeat));
-        match newer(replay, &table, seen, Instant::now().checked_add(wait)).await {
+        match newer(replay, &table, seen, (&peer, since), now.checked_add(wait)).await {
             Ok(newer) => Ok(Response::new(newer_to_wire(newer.as_ref()))),
             Err(error) => Err(to_status(&replay.as_told(error).await)),
         }
