@@ -10,6 +10,7 @@ from behaviour_support import draw_values, info_of, insert_values, make_table
 import reverb
 from reverb import errors
 from reverb.loaders import NumpyLoader
+from reverb.loaders.assembly import Assembly
 
 
 def values_of(batch):
@@ -164,3 +165,57 @@ def test_closed_loader_ends(serve):
             await anext_of(batches)
 
     run(main())
+
+
+def test_close_ends_the_wait_of_another_task(serve):
+    serve(reverb.Table.queue("table", 9))
+
+    async def main():
+        async with connect(serve) as aio:
+            async with NumpyLoader(serve.address, "table", batch_size=2, prefetch=2) as loader:
+                taking = asyncio.create_task(taken(loader))
+                await eventually(waiting(aio, "table", 2))
+            assert await taking == []
+            await aio.insert_batch(np.arange(4), {"table": 1.0})
+            return (await aio.server_info())["table"]
+
+    info = run(main())
+    assert (info.current_size, info.undelivered_samples, info.waiting_samples) == (4, 0, 0)
+
+
+def test_batch_that_another_task_takes_during_close_leaves_no_draw(serve, monkeypatch):
+    client = serve(reverb.Table.queue("table", 9, signature=reverb.TensorSpec((), np.int64)))
+    insert_values(client, range(6))
+    look_up = Assembly.look_up
+
+    async def slow(self, parts):
+        await asyncio.sleep(0.1)
+        await look_up(self, parts)
+
+    monkeypatch.setattr(Assembly, "look_up", slow)
+
+    async def main():
+        async with connect(serve) as aio:
+            async with NumpyLoader(serve.address, "table", batch_size=2, prefetch=1) as loader:
+                taking = asyncio.create_task(anext_of(aiter_of(loader)))
+                await asyncio.sleep(0.05)
+            batch = await taking
+            return np.ravel(batch.data).tolist(), (await aio.server_info())["table"]
+
+    values, info = run(main())
+    assert values == [0, 1]
+    assert (info.current_size, info.undelivered_samples) == (4, 0)
+
+
+def test_iterators_of_one_loader_take_turns(serve):
+    client = serve(reverb.Table.queue("table", 9))
+
+    async def main():
+        async with NumpyLoader(serve.address, "table", batch_size=2, num_batches=4) as loader:
+            tasks = [asyncio.create_task(taken(loader)) for _ in range(3)]
+            await asyncio.sleep(0.05)
+            insert_values(client, range(8))
+            return await asyncio.gather(*tasks)
+
+    batches = [batch for of_task in run(main()) for batch in of_task]
+    assert sorted(batches) == [[0, 1], [2, 3], [4, 5], [6, 7]]

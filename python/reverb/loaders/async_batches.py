@@ -1,6 +1,5 @@
 """The batches of a loader for `async for`."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
@@ -23,14 +22,12 @@ class AsyncBatches(AsyncIterator[BatchT], Generic[BatchT]):
     def __init__(self, source: BatchSource, finish: Callable[[Any], BatchT] | None = None) -> None:
         self._source = source
         self._finish = finish
-        self._turn = asyncio.Lock()
 
     def __aiter__(self) -> "AsyncBatches[BatchT]":
         return self
 
     async def __anext__(self) -> BatchT:
-        async with self._turn:
-            made = await self._source.take_in_event_loop()
+        made = await self._source.take_in_event_loop()
         if made is None:
             raise StopAsyncIteration
         batch: BatchT = made if self._finish is None else self._finish(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Mapping
 from types import TracebackType
@@ -100,6 +101,8 @@ class BatchSource:
         # The batch that the learner works on, with `receipt="next"`.
         self._held: Fetched | None = None
         self._lock = threading.RLock()
+        # What the lock is for threads. Tasks hold it while they wait.
+        self._turn = asyncio.Lock()
 
     @property
     def tables(self) -> list[str]:
@@ -163,8 +166,17 @@ class BatchSource:
     async def take_in_event_loop(self) -> Any:
         """The next batch, as `take` returns it. If it is cancelled, the samples of the batch go back to their tables.
 
-        Nothing else is awaited between the receipt and the return.
+        Tasks take turns. Nothing else is awaited between the receipt and the return.
         """
+        async with self._turn:
+            try:
+                return await self._take_in_turn()
+            finally:
+                if self._draws.closed:
+                    # What was begun since then, too, goes back.
+                    self._give_up()
+
+    async def _take_in_turn(self) -> Any:
         self._draws.leave_to_event_loop()
         if self.options.receipt == "next":
             self.receive_held()
@@ -265,16 +277,18 @@ class BatchSource:
 
     def close(self) -> None:
         """Gives back all undelivered samples. After that, the data have ended for `next`."""
+        self._draws.closed = True
         self._give_up()
         self.client.engine.settle(SETTLE_SECONDS)
 
     async def close_in_event_loop(self) -> None:
-        """Closes the source as `close` does."""
-        self._give_up()
+        """Closes the source as `close` does. A task that waits for a batch ends first."""
+        self._draws.closed = True
+        async with self._turn:
+            self._give_up()
         await result(self.client.calls.settle(SETTLE_SECONDS))
 
     def _give_up(self) -> None:
-        self._draws.closed = True
         with self._lock:
             self.receive_held()
             self.local.close()
