@@ -11,7 +11,7 @@ import argparse
 
 import numpy as np
 from gymnasium import spaces
-from reverb import Server, Table, adders, rate_limiters, selectors  # reverb
+from reverb import Server, Table, adders, rate_limiters, selectors
 
 LENGTH, NUM_ACTIONS, GAMMA = 10, 2, 0.9
 PLACES, MOVES = spaces.Discrete(LENGTH + 1), spaces.Discrete(NUM_ACTIONS)

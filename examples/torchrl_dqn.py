@@ -9,7 +9,7 @@
 import argparse
 
 import torch
-from reverb.frameworks.torchrl import ReverbReplayBuffer  # reverb
+from reverb.frameworks.torchrl import ReverbReplayBuffer
 from tensordict.nn import TensorDictSequential
 from torchrl.collectors import Collector
 from torchrl.envs import GymEnv, StepCounter, TransformedEnv

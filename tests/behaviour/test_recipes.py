@@ -2,9 +2,8 @@
 
 import pathlib
 import re
-import subprocess
-import sys
 
+import example_support
 import pytest
 
 pytest.importorskip("gymnasium")
@@ -28,17 +27,8 @@ def run(program, folder):
     """Runs a program in an empty folder, and returns what it printed."""
     path = folder / "program.py"
     path.write_text(program)
-    ended = subprocess.run(
-        [sys.executable, path.name],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    out, _ = example_support.run(path, folder=folder, patience_s=PATIENCE_S)
+    return out
 
 
 def test_there_is_a_recipe_for_each_family_of_algorithms():
@@ -47,19 +37,14 @@ def test_there_is_a_recipe_for_each_family_of_algorithms():
         assert family in names
 
 
-# The largest number of lines that touch the buffer, which the program marks.
-MARKED_LINES = {"GRPO": 25}
+# The largest number of lines that touch the buffer, where the program marks them.
+MARKED_LINES = {"GRPO": 25, "asyncio": 6}
 
 
 @pytest.mark.parametrize("family", MARKED_LINES)
 def test_few_lines_of_the_recipe_touch_the_buffer(family):
     ((program,),) = (param.values for param in recipes() if param.id.startswith(family))
-    lines = program.splitlines()
-    marked = [line for line in lines if line.endswith("  # reverb")]
-    assert 0 < len(marked) <= MARKED_LINES[family]
-    # No line that names the package or an object of it lacks the mark, imports aside.
-    touching = re.compile(r"\breverb\.|\b(client|loader|server)\.\w+\(|\bNumpyLoader\(")
-    assert not [line for line in lines if touching.search(line) and line not in marked and "import" not in line]
+    assert example_support.num_marked_lines(program) <= MARKED_LINES[family]
 
 
 @pytest.mark.parametrize("program", recipes())
