@@ -38,7 +38,7 @@ def test_there_is_a_recipe_for_each_family_of_algorithms():
 
 
 # The largest number of lines that touch the buffer, where the program marks them.
-MARKED_LINES = {"GRPO": 25, "asyncio": 6}
+MARKED_LINES = {"GRPO": 25, "asyncio": 5}
 
 
 @pytest.mark.parametrize("family", MARKED_LINES)
