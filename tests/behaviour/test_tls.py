@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import json
 import pickle
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, draw_values, insert_values, make_table
+from behaviour_support import PATIENCE_S, comes_true, draw_values, insert_values, make_table
 from tls_support import Authority, address_of, s_client
 
 import reverb
@@ -82,6 +83,24 @@ def test_a_client_in_the_servers_process_takes_tcp_too(server, trusting):
     client = reverb.Client(address_of(server), tls=trusting)
     client.server_info()
     assert client.road == "tcp"
+
+
+@pytest.mark.parametrize(("end", "how"), [("client.close()", "closed"), ("os._exit(1)", "lost")])
+def test_the_server_knows_how_a_client_over_tls_has_left(server, authority, end, how):
+    code = f"""
+        import os, reverb
+        client = reverb.Client({address_of(server)!r}, tls=reverb.TLS(ca={authority.ca!r}))
+        client.insert([1], {{"table": 1.0}})
+        {end}
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, timeout=PATIENCE_S)
+    observer = reverb.Client(f"unix:{server.unix_path}")
+
+    def left():
+        return [client["how"] for client in json.loads(observer.engine.observe(None))["left"]]
+
+    assert comes_true(left, PATIENCE_S)
+    assert left() == [how]
 
 
 def test_large_batches_arrive_as_they_were_sent(start, files, trusting):

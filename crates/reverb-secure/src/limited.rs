@@ -28,11 +28,6 @@ impl<S> Limited<S> {
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
-
-    /// Returns the connection.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.stream
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {

@@ -32,14 +32,6 @@ impl<S> Secured<S> {
             Self::Tls(guarded) => guarded.stream.get_ref().0.get_ref(),
         }
     }
-
-    /// Returns the connection below.
-    pub fn get_mut(&mut self) -> &mut S {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(guarded) => guarded.stream.get_mut().0.get_mut(),
-        }
-    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {

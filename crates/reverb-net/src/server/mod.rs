@@ -3,6 +3,7 @@
 mod connection;
 mod count_calls;
 mod farewell;
+mod goodbye;
 mod health;
 mod listen;
 mod reflection;

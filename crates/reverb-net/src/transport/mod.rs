@@ -5,7 +5,6 @@ pub(crate) mod back_off;
 pub mod caller_driven;
 pub(crate) mod dial;
 mod driven_runtime;
-mod goodbye;
 pub(crate) mod http2;
 mod idle_driver;
 pub(crate) mod peer_user;

@@ -8,8 +8,7 @@
 //! thread also yields its processor to other threads. If one of them runs for a whole time slice, polling pauses for a
 //! while.
 
-use super::goodbye::LastBytes;
-use reverb_service::{Connections, Departure, OpenConnection, Peer, Transport};
+use reverb_service::{Peer, Transport};
 use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -49,36 +48,6 @@ pub struct Socket {
     watch: Watch,
     /// The program at the other end.
     peer: Arc<Peer>,
-    /// The entry among the connections of the server. `None` at a client.
-    registered: Option<Registered>,
-}
-
-/// What a server knows of a connection.
-#[derive(Debug)]
-struct Registered {
-    entry: OpenConnection,
-    last: LastBytes,
-}
-
-impl Registered {
-    /// Notes what was read, which says how the connection ends.
-    fn note(&mut self, read: &std::io::Result<()>, bytes: &[u8]) {
-        match read {
-            Ok(()) if bytes.is_empty() && self.last.say_goodbye() => self.entry.departure = Departure::Closed,
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => self.entry.departure = Departure::Stopped,
-            Ok(()) if !bytes.is_empty() => self.last.add(bytes),
-            Ok(()) | Err(_) => self.entry.departure = Departure::Lost,
-        }
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // The server has closed the connection before it has read its end.
-        if self.entry.departure == Departure::Stopped && self.last.say_goodbye() {
-            self.entry.departure = Departure::Closed;
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -91,7 +60,7 @@ impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         let address = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
         let peer = Arc::new(Peer::new(Transport::Tcp, address));
-        Self { stream: Stream::Tcp(stream), watch: Watch::new(), peer, registered: None }
+        Self { stream: Stream::Tcp(stream), watch: Watch::new(), peer }
     }
 }
 
@@ -100,7 +69,7 @@ impl From<UnixStream> for Socket {
         let process = stream.peer_cred().ok().and_then(|of| of.pid());
         let address = process.map_or_else(String::new, |number| format!("pid:{number}"));
         let peer = Arc::new(Peer::new(Transport::Unix, address));
-        Self { stream: Stream::Unix(stream), watch: Watch::new(), peer, registered: None }
+        Self { stream: Stream::Unix(stream), watch: Watch::new(), peer }
     }
 }
 
@@ -169,11 +138,6 @@ impl Socket {
         self.peer.clone()
     }
 
-    /// Makes this one of the connections of a server, for as long as it is open.
-    pub fn register(&mut self, connections: &Arc<Connections>) {
-        self.registered = Some(Registered { entry: connections.add(&self.peer), last: LastBytes::default() });
-    }
-
     /// Counts bytes that were written.
     fn count_written(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = &written {
@@ -185,7 +149,7 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        let Self { stream, watch, peer, registered } = self.get_mut();
+        let Self { stream, watch, peer } = self.get_mut();
         let before = buf.filled().len();
         let result = match stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -195,11 +159,7 @@ impl AsyncRead for Socket {
             Poll::Ready(result) => {
                 READS.set(READS.get() + 1);
                 watch.read();
-                let read = &buf.filled()[before..];
-                peer.traffic.receive_bytes.fetch_add(read.len() as u64, Relaxed);
-                if let Some(registered) = registered {
-                    registered.note(&result, read);
-                }
+                peer.traffic.receive_bytes.fetch_add((buf.filled().len() - before) as u64, Relaxed);
                 Poll::Ready(result)
             }
             Poll::Pending => {
