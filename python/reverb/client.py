@@ -582,7 +582,7 @@ class Client:
         key = None if after is None else checks.as_key(after)
         remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
         wait, is_remote = (lambda: self.engine.newer(table, key, remaining())), (lambda: self.engine.is_remote)
-        newer = persistently(wait, remaining, patience, is_remote)
+        newer = persistently(wait, self.engine.table_statuses, remaining, patience, is_remote)
         token = newer.signature_token
         known = self._chosen.get((table, None))
         if token == 0:

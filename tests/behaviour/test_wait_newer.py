@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -242,6 +243,22 @@ def test_a_restored_server_ends_the_wait_with_its_item(tmp_path, kind):
     with program(SERVER, tmp_path, port) as again:
         again.line()
         assert version_of(waiting.result()) == 3
+
+
+@pytest.mark.ports
+def test_a_server_that_does_not_come_back_ends_the_wait(tmp_path):
+    with program(SERVER, tmp_path) as server:
+        port, _ = server.line().split()
+        client = reverb.Client(f"ipv4:127.0.0.1:{port}")
+        key = publish(client, 3)
+        # More than an attempt to connect takes, and less than a client tries by itself.
+        waiting = Background(client.wait_newer, "parameters", key, reconnect_timeout=4)
+        assert waits(waiting)
+        server.kill()
+        began = time.monotonic()
+        with pytest.raises(errors.UnavailableError):
+            waiting.result()
+        assert 3 < time.monotonic() - began < 9
 
 
 WAITING = """
