@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -472,6 +473,7 @@ class Client:
         # Calls the checks only if they are needed: a small batch takes only a few microseconds in total.
         size = batch_size if type(batch_size) is int and batch_size > 0 else checks.as_count("batch_size", batch_size)
         seconds = None if timeout is None else checks.as_timeout(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
         maker = self._makers.get(table)
         sampled, draw = self.engine.sample(table, size, size, 0, seconds, squeeze_time)
         try:
@@ -491,7 +493,8 @@ class Client:
                 raise
         # The server stops, and the samples are back in their table. The next draw learns how the server ends, or finds
         # the one that comes back.
-        return self.sample_batch(table, batch_size, timeout, squeeze_time=squeeze_time)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return self.sample_batch(table, batch_size, left, squeeze_time=squeeze_time)
 
     def get(
         self, table: str, keys: ArrayLike, columns: Sequence[Any] | None = None, *, timeout: float | None = None

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -193,6 +194,43 @@ def test_a_batch_that_went_back_as_the_server_stopped_for_good_is_no_lost_server
         client.engine = Engine(client.engine)
         check_stopped(client.sample_batch, "queue", 1)
         assert end_once
+
+
+def test_a_second_draw_has_what_is_left_of_the_timeout(serve):
+    client = serve(reverb.Table.queue("queue", max_size=10))
+    timeouts = []
+
+    class Lost:
+        """A draw whose samples have gone back."""
+
+        def received(self):
+            raise errors.UnavailableError("the server stops")
+
+        def is_lost(self):
+            return True
+
+        def give_back(self):
+            pass
+
+    class Engine:
+        def __init__(self, engine):
+            self._engine = engine
+
+        def sample(self, table, at_least, at_most, ahead, timeout, squeeze_time):
+            timeouts.append(timeout)
+            if len(timeouts) > 1:
+                return self._engine.sample(table, at_least, at_most, ahead, timeout, squeeze_time)
+            time.sleep(0.2)
+            return self._engine.sample(table, 1, 1, 0, timeout, squeeze_time)[0], Lost()
+
+        def __getattr__(self, name):
+            return getattr(self._engine, name)
+
+    client.insert_batch(np.ones(2), {"queue": 1.0})
+    client.engine = Engine(client.engine)
+    client.sample_batch("queue", 1, timeout=PATIENCE_S)
+    assert timeouts[0] == PATIENCE_S
+    assert timeouts[1] <= PATIENCE_S - 0.2
 
 
 @pytest.mark.parametrize("ending", RETURNS)
