@@ -2,9 +2,19 @@
 
 import contextlib
 import http.client
+import json
 import socket
 
 from behaviour_support import PATIENCE_S
+
+# A program that inserts an item into `table` of the server at its first argument, and ends with its input.
+INSERTER = """
+import sys, numpy as np, reverb
+client = reverb.Client(sys.argv[1])
+client.insert(np.int64(1), {"table": 1.0})
+print("done", flush=True)
+sys.stdin.read()
+"""
 
 
 class Answer:
@@ -28,6 +38,11 @@ def ask(port, path, method="GET", host="127.0.0.1", headers=(), body=None):
             connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body)
         return Answer(connection.getresponse())
+
+
+def get(server, path):
+    """Returns a document of the HTTP port of a server."""
+    return json.loads(ask(server.http_port, f"/api/v1/{path}").text)
 
 
 def connect(port):

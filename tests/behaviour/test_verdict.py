@@ -1,32 +1,18 @@
 """Whether a server works, in one line, and who its clients are: those that are connected, and those that have left."""
 
-import json
 import os
 import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import pytest
 from behaviour_support import Background, draw, eventually, insert_values, make_table
-from http_support import ask
+from http_support import INSERTER, ask, get
 
 import reverb
 from reverb.loaders import NumpyLoader
 
 COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()"]
-PROGRAM = """
-    import sys, numpy as np, reverb
-    client = reverb.Client(sys.argv[1])
-    client.insert(np.int64(1), {"table": 1.0})
-    print("done", flush=True)
-    sys.stdin.read()
-"""
-
-
-def get(server, path):
-    """Returns a document of the HTTP port."""
-    return json.loads(ask(server.http_port, f"/api/v1/{path}").text)
 
 
 def line(server):
@@ -37,7 +23,7 @@ def line(server):
 @pytest.fixture
 def run(tmp_path):
     """Starts a program that has inserted an item and waits for the end of its input."""
-    (tmp_path / "actor.py").write_text(textwrap.dedent(PROGRAM))
+    (tmp_path / "actor.py").write_text(INSERTER)
     started = []
 
     def run(address):

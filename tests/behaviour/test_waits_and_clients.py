@@ -1,32 +1,17 @@
 """Who waits, and who does what: what the HTTP port tells of requests and connections, over each road."""
 
-import json
 import os
 import re
 import socket
 import subprocess
 import sys
-import textwrap
 
 import numpy as np
 import pytest
 from behaviour_support import Background, draw, eventually, insert_values, make_table
-from http_support import ask
+from http_support import INSERTER, get
 
 import reverb
-
-LEARNER = """
-    import sys, numpy as np, reverb
-    client = reverb.Client(sys.argv[1])
-    client.insert(np.int64(1), {"table": 1.0})
-    print("done", flush=True)
-    sys.stdin.read()
-"""
-
-
-def get(server, path):
-    """Returns a document of the HTTP port."""
-    return json.loads(ask(server.http_port, f"/api/v1/{path}").text)
 
 
 def busy(server):
@@ -142,7 +127,7 @@ def test_bytes_of_closed_connections_stay_in_the_totals():
 
 @pytest.mark.parametrize(("arguments", "name"), [(["learner.py"], "learner.py"), (["-u", "-m", "learner"], "learner")])
 def test_a_program_is_named_by_its_script_or_module(tmp_path, arguments, name):
-    (tmp_path / "learner.py").write_text(textwrap.dedent(LEARNER))
+    (tmp_path / "learner.py").write_text(INSERTER)
     with reverb.Server([make_table()], http_port=0) as server:
         command = [sys.executable, *arguments, f"ipv4:127.0.0.1:{server.port}"]
         learner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path)

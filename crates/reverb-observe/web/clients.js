@@ -29,7 +29,7 @@ export function clientsPanel() {
     quiet.hidden = clients.length > 0;
     rows.hidden = all.length === 0;
     setText(count, [clients.length && `${number(clients.length, 0)} connected`, left.length && `${number(left.length, 0)} left`].filter(Boolean).join(", "));
-    setText(more, all.length > MOST_ROWS ? `${number(all.length - MOST_ROWS, 0)} more, none of them stuck` : "");
+    setText(more, all.length > MOST_ROWS ? `${number(all.length - MOST_ROWS, 0)} more` : "");
     more.hidden = all.length <= MOST_ROWS;
     reconcile(rows, all.slice(0, MOST_ROWS), ({ key }) => key, clientRow);
   };

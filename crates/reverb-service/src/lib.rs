@@ -42,7 +42,7 @@ pub use facts::ServerFacts;
 pub use insert::{InsertGroup, wait_for_inserts};
 pub use local::{BatchRequest, Priorities, RowInsert};
 pub use notice::{Notice, warn};
-pub use peer::{Identity, Inserter, Peer, Traffic, Transport};
+pub use peer::{Identity, Inserter, Peer, Traffic, Transport, program_of};
 pub use process_name::{host_name, process_name};
 pub use receipts::{Receipts, StreamReceipts};
 pub use replay::Replay;

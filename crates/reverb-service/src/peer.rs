@@ -122,7 +122,7 @@ impl Peer {
 
     /// Returns the program in the name that the peer gives itself. Empty before it is set.
     pub fn program(&self) -> &str {
-        self.name().split(" (").next().unwrap_or_default()
+        program_of(self.name())
     }
 
     /// Returns what all connections of one program share: its name and its machine, which is empty for this one. A name
@@ -143,6 +143,11 @@ impl Peer {
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
+}
+
+/// Returns the program in the name of a client: `program (host:pid)`.
+pub fn program_of(name: &str) -> &str {
+    name.split(" (").next().unwrap_or_default()
 }
 
 impl Display for Peer {

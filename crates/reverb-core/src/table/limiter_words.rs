@@ -268,13 +268,15 @@ impl LimiterView<'_> {
     /// Says who is ahead, and how far that may go.
     fn place(&self) -> String {
         let ahead = self.diff() / self.config().samples_per_insert;
-        if ahead == 0.0 {
+        if rounded(ahead.abs()) == "0" {
             return "neither side is ahead".into();
         }
         let (who, most) = match ahead < 0.0 {
             true => ("the learner is", self.least_ahead().map(|least| -least)),
             false => ("actors are", self.most_ahead()),
         };
+        // Below 0 if the other side must be ahead, as it is not yet.
+        let most = most.filter(|most| *most >= 0.0);
         let at_most = most.map_or_else(String::new, |most| format!(" of at most {}", items(most)));
         format!("{who} {}{at_most} ahead", if most.is_some() { rounded(ahead.abs()) } else { items(ahead.abs()) })
     }
@@ -305,7 +307,8 @@ const ABOUT_TO_GO: &str = "it is about to go on";
 
 /// Writes a number of items that the ratio may have made a fraction.
 fn items(count: f64) -> String {
-    if count == 1.0 { "1 item".into() } else { format!("{} items", rounded(count)) }
+    let count = rounded(count);
+    if count == "1" { "1 item".into() } else { format!("{count} items") }
 }
 
 fn rounded(count: f64) -> String {

@@ -11,7 +11,7 @@ use reverb_net::{METHODS, replay_v1};
 use reverb_observe::documents::{clients, server as describe};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
 use reverb_observe::{CallCount, Calls};
-use reverb_service::{Peer, Replay, StreamKind, TableHandle, Transport, process_name};
+use reverb_service::{DrawRequest, Peer, Replay, StreamKind, TableHandle, Transport, process_name};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -112,6 +112,13 @@ async fn callers_in_the_same_process_are_one_client_without_a_connection() -> Re
     let [here] = clients(watched.server.replay()).clients.try_into().unwrap();
     assert_eq!((here.transport, here.inserts, here.samples), ("same_process", 3, 2));
     assert_eq!(here.name, process_name());
+    let replay = watched.server.replay();
+    let table = &replay.tables()[0];
+    let item = table.sample(DrawRequest::exactly(1), replay.this_process());
+    let waiting: Vec<_> = (0..100).map(|_| table.sample(DrawRequest::exactly(1), replay.this_process())).collect();
+    let [here] = clients(replay).clients.try_into().unwrap();
+    assert_eq!(here.waits.iter().map(|wait| wait.count).collect::<Vec<_>>(), [100], "all are counted");
+    drop((item, waiting));
     Ok(())
 }
 

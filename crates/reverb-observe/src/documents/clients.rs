@@ -4,6 +4,7 @@ use super::schema::{
     ClientDocument, ClientWaitDocument, ClientsDocument, LeftClientDocument, WaitDocument, WaitsDocument,
 };
 use super::server::seconds;
+use crate::verdict::MAX_WAITS;
 use reverb_service::{LeftClient, Peer, Replay, TableHandle, Transport, Watched};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,20 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 // limit (HTTP, metrics and logs): requests and draws that `/api/v1/waits` shows of a table | {} each | the first are
 // shown
-/// Maximum number of waiting inserts, and of waiting draws, that are shown of each table.
-const MAX_WAITS: usize = 20;
+/// Maximum number of waiting inserts, and of waiting draws, that are shown of each table one by one.
+const MAX_SHOWN: usize = 20;
 
 /// Describes the requests that wait.
 pub fn waits(replay: &Replay) -> WaitsDocument {
-    waits_of(replay, &replay.processes())
+    waits_of(replay, &replay.processes(), MAX_SHOWN)
 }
 
-fn waits_of(replay: &Replay, processes: &[Vec<Arc<Peer>>]) -> WaitsDocument {
+fn waits_of(replay: &Replay, processes: &[Vec<Arc<Peer>>], limit: usize) -> WaitsDocument {
     let numbers = |peers: &Vec<Arc<Peer>>| peers.iter().map(|peer| (peer.id, peers[0].id)).collect::<Vec<_>>();
     let first: HashMap<u64, u64> = processes.iter().flat_map(numbers).collect();
     let of_table = |(number, table): (usize, &TableHandle)| {
         let (name, first) = (table.name().to_owned(), &first);
-        table.waits(MAX_WAITS).into_iter().map(move |wait| WaitDocument {
+        table.waits(limit).into_iter().map(move |wait| WaitDocument {
             table: number,
             table_name: name.clone(),
             operation: wait.operation.name(),
@@ -45,7 +46,7 @@ fn waits_of(replay: &Replay, processes: &[Vec<Arc<Peer>>]) -> WaitsDocument {
 /// Describes the clients that are connected, and those that have left.
 pub fn clients(replay: &Replay) -> ClientsDocument {
     let processes = replay.processes();
-    let waits = waits_of(replay, &processes).waits;
+    let waits = waits_of(replay, &processes, MAX_WAITS).waits;
     let watched = replay.facts.watched.lock().clone();
     let clients = processes.iter().map(|peers| client(peers, &waits, &watched)).collect();
     ClientsDocument { clients, left: replay.left().iter().map(left).collect() }

@@ -1,17 +1,17 @@
 //! What happens to a server, for the charts of its page: each second is compared with the one before.
 
 use crate::documents::{self, EventDocument};
+use crate::verdict::grouped;
+use reverb_core::words::counted;
 use reverb_core::{RateLimiterConfig, TableConfig};
-use reverb_service::{Peer, Replay, StoreStatus, TableHandle};
-use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
+use reverb_service::{Peer, Replay, StoreStatus, TableHandle, program_of};
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Maximum number of characters of the text of an event. The rest is cut off.
 pub const MAX_CHARACTERS: usize = 200;
-/// Maximum number of programs that one event names.
-const MAX_NAMES: usize = 4;
 
 /// The kinds of events of clients. They are the first to be dropped, because there can be many.
 pub const OF_CLIENTS: [&str; 2] = ["client_came", "client_left"];
@@ -23,8 +23,8 @@ pub struct Watcher {
     is_serving: bool,
     /// Number of saves that succeeded, and of those that failed.
     saves: (u64, u64),
-    /// Number of connections by the name of the client.
-    clients: BTreeMap<String, usize>,
+    /// The names of the clients that are connected.
+    clients: BTreeSet<String>,
     options: Vec<TableConfig>,
 }
 
@@ -83,18 +83,16 @@ impl Watcher {
 
     /// Notes which programs have come and gone. Connections of a program that is connected already are no events.
     fn see_clients(&mut self, peers: &[Arc<Peer>], now: SystemTime, events: &mut Vec<EventDocument>) {
-        let mut clients = BTreeMap::<String, usize>::new();
         // Peers tell their names with their first call.
-        for peer in peers.iter().filter(|peer| !peer.name().is_empty()) {
-            *clients.entry(peer.name().to_owned()).or_default() += 1;
-        }
-        let before = std::mem::replace(&mut self.clients, clients);
-        let missing_in = |others: &BTreeMap<String, usize>, all: &BTreeMap<String, usize>| {
-            programs(all.keys().filter(|name| !others.contains_key(*name)).map(String::as_str))
-        };
-        let (came, left) = (missing_in(&before, &self.clients), missing_in(&self.clients, &before));
-        for (kind, names, verb) in [("client_came", came, "connected"), ("client_left", left, "left")] {
-            if !names.is_empty() {
+        let names = peers.iter().map(|peer| peer.name()).filter(|name| !name.is_empty());
+        let before = std::mem::replace(&mut self.clients, names.map(str::to_owned).collect());
+        let changes = [
+            ("client_came", self.clients.difference(&before), "connected"),
+            ("client_left", before.difference(&self.clients), "left"),
+        ];
+        for (kind, names, verb) in changes {
+            let (names, count) = grouped(names.map(|name| program_of(name)));
+            if count > 0 {
                 events.push(event(now, kind, format_args!("{names} {verb}")));
             }
         }
@@ -104,24 +102,6 @@ impl Watcher {
 fn event(at: SystemTime, kind: &'static str, text: impl Display) -> EventDocument {
     let text = text.to_string().chars().take(MAX_CHARACTERS).collect();
     EventDocument { at: documents::seconds(at), kind, table: None, text }
-}
-
-/// Names programs: `actor.py ×2, learner.py`. A client is named `program (host:pid)`.
-fn programs<'a>(clients: impl Iterator<Item = &'a str>) -> String {
-    let mut counts = BTreeMap::<&str, usize>::new();
-    for client in clients {
-        *counts.entry(client.split_once(" (").map_or(client, |(program, _)| program)).or_default() += 1;
-    }
-    let more = counts.len().saturating_sub(MAX_NAMES);
-    let named = counts.iter().take(MAX_NAMES).map(|(name, count)| match count {
-        1 => (*name).to_owned(),
-        count => format!("{name} ×{count}"),
-    });
-    let mut names = named.collect::<Vec<_>>().join(", ");
-    if more > 0 {
-        let _infallible = write!(names, " and {more} more");
-    }
-    names
 }
 
 /// Says which options differ: `max_size 1000, was 500; max_bytes no limit, was 4096`.
@@ -148,21 +128,4 @@ fn changes(old: &TableConfig, new: &TableConfig) -> String {
 fn buffer(RateLimiterConfig { min_diff, max_diff, .. }: &RateLimiterConfig) -> String {
     let is_bounded = max_diff.abs() < f64::MAX && min_diff.abs() < f64::MAX;
     if is_bounded { ((max_diff - min_diff) / 2.0).to_string() } else { "no limit".into() }
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_counted_by_name() {
-        let names = |names: &[&str]| programs(names.iter().copied());
-        assert_eq!(names(&["learner.py (a:1)", "actor.py (a:2)", "actor.py (b:2)"]), "actor.py ×2, learner.py");
-        assert_eq!(names(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d and 2 more");
-        assert_eq!(names(&[]), "");
-    }
 }

@@ -13,4 +13,5 @@ mod words;
 
 pub use judge::judge;
 pub use state::{ClientState, LeftClient, ServerState, TableState, WaitState};
-pub use watch::watch;
+pub use watch::{MAX_WAITS, watch};
+pub(crate) use words::grouped;

@@ -37,7 +37,7 @@ impl Smooth {
 /// What a table has done so far.
 #[derive(Debug)]
 pub struct TableRecord {
-    totals: Option<(u64, u64)>,
+    totals: (u64, u64),
     /// Time of the latest look, and of the latest that found progress.
     looked: Instant,
     moved: Instant,
@@ -54,7 +54,7 @@ pub struct TableRecord {
 impl TableRecord {
     pub fn new(started: Instant) -> Self {
         Self {
-            totals: None,
+            totals: (0, 0),
             looked: started,
             moved: started,
             inserts: Smooth::default(),
@@ -68,7 +68,7 @@ impl TableRecord {
 
     /// Adds what the table has counted by now.
     pub fn add(&mut self, inserts: u64, samples: u64, now: Instant) {
-        let (before, elapsed) = (self.totals.unwrap_or((0, 0)), now.duration_since(self.looked).as_secs_f64());
+        let (before, elapsed) = (self.totals, now.duration_since(self.looked).as_secs_f64());
         let (more_inserts, more_samples) = (inserts.saturating_sub(before.0), samples.saturating_sub(before.1));
         self.inserts.add(more_inserts, elapsed, RATE_TIME);
         self.samples.add(more_samples, elapsed, RATE_TIME);
@@ -77,7 +77,7 @@ impl TableRecord {
         if more_inserts + more_samples > 0 {
             self.moved = now;
         }
-        (self.totals, self.looked) = (Some((inserts, samples)), now);
+        (self.totals, self.looked) = ((inserts, samples), now);
     }
 
     /// Learns from the pauses of the table which are ordinary: those that end before they are stalls.

@@ -5,6 +5,7 @@ use super::rates::{PeerRecord, TableRecord};
 use super::state::{ClientState, LeftClient, ServerState, TableState, WaitState};
 use super::words;
 use crate::documents::{memory_limit, resident_bytes};
+use parking_lot::Mutex;
 use reverb_service::{Level, Peer, Replay, TableHandle, Trouble, Verdict, Watched};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,26 +15,23 @@ use tokio::time::MissedTickBehavior;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
-// limit (HTTP, metrics and logs): requests and draws that a verdict looks at, of each table | {} each | the first are
-// looked at
+// limit (HTTP, metrics and logs): requests and draws that a verdict and `/api/v1/clients` look at, of each table |
+// {} each | the first are looked at
 /// Maximum number of waiting inserts, and of waiting draws, that are looked at of each table.
-const MAX_WAITS: usize = 4096;
+pub const MAX_WAITS: usize = 4096;
 
 /// Looks at a server each second until it is closed, and logs what changes.
 pub async fn watch(replay: Weak<Replay>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watcher = Watcher::new(Instant::now());
+    let watcher = Arc::new(Mutex::new(Watcher::new(Instant::now())));
     loop {
         ticks.tick().await;
         let Some(replay) = replay.upgrade().filter(|replay| !replay.is_closed()) else { return };
         // Not here, because tables may be locked for a while.
-        let look = tokio::task::spawn_blocking(move || {
-            watcher.look(&replay, Instant::now());
-            watcher
-        });
-        let Ok(same) = look.await else { return };
-        watcher = same;
+        let watcher = watcher.clone();
+        let look = move || watcher.lock().look(&replay, Instant::now());
+        let _panicked = tokio::task::spawn_blocking(look).await;
     }
 }
 

@@ -139,7 +139,7 @@ fn why(table: &TableState, needs: Need) -> &str {
 }
 
 /// Lists programs, those of one name once, and counts them.
-fn grouped<'a>(programs: impl Iterator<Item = &'a str>) -> (String, usize) {
+pub fn grouped<'a>(programs: impl Iterator<Item = &'a str>) -> (String, usize) {
     let mut groups: Vec<(&str, usize)> = Vec::new();
     for program in programs {
         match groups.iter_mut().find(|(name, _)| *name == program) {
