@@ -9,10 +9,11 @@ import threading
 import numpy as np
 import pytest
 from aio_support import cancel, connect, eventually, run, waiting
-from behaviour_support import PATIENCE_S, contents, draw_values, info_of, insert_values, make_table, program
+from behaviour_support import PATIENCE_S, comes_true, contents, draw_values, info_of, insert_values, make_table, program
 
 import reverb
 from reverb import errors, rate_limiters
+from reverb.aio import waits
 
 SIGNATURE = {"obs": reverb.TensorSpec((2,), np.float32), "reward": reverb.TensorSpec((), np.float64)}
 STEP = {"obs": np.ones(2, np.float32), "reward": 2.0}
@@ -33,6 +34,19 @@ def test_batch_has_what_was_inserted(serve):
 
     batch = run(main())
     np.testing.assert_array_equal(batch.data["obs"], [[1, 1], [1, 1], [1, 1], [1, 1]])
+
+
+def test_batch_dims_count_items(serve):
+    client = serve(make_table())
+
+    async def main():
+        async with connect(serve) as aio:
+            with pytest.raises(ValueError, match="axes"):
+                await aio.insert_batch(np.arange(6), {"table": 1.0}, batch_dims=2)
+            return await aio.insert_batch(np.arange(6).reshape(2, 3), {"table": 1.0}, batch_dims=2)
+
+    assert len(run(main())) == 6
+    assert info_of(client).current_size == 6
 
 
 def test_priorities_are_updated_and_items_deleted(serve):
@@ -211,6 +225,30 @@ def test_lost_server_is_found_again(serve):
             return await client.server_info()
 
     assert run(main())["table"].current_size == 1
+
+
+def test_batch_that_went_back_as_the_server_stopped_is_drawn_again(serve_far, monkeypatch):
+    ordinary = serve_far(make_table())
+    port = serve_far.server.port
+    insert_values(ordinary, [1])
+    stopped = []
+
+    async def result(call):
+        answer = await waits.result(call)
+        if isinstance(answer, tuple) and not stopped:
+            serve_far.server.stop(returns=True)
+            stopped.append(comes_true(answer[1].is_lost, PATIENCE_S))
+            insert_values(serve_far(make_table(), port=port), [2])
+        return answer
+
+    monkeypatch.setattr("reverb.aio.client.result", result)
+
+    async def main():
+        async with connect(serve_far) as client:
+            return await client.sample_batch("table", 1)
+
+    assert run(main()).data[0].ravel().tolist() == [2]
+    assert stopped == [True]
 
 
 ENDS = """

@@ -71,12 +71,27 @@ def test_batched_writer_writes_what_the_ordinary_one_writes(serve):
                 made = await writer.create_items("table", 1.0, {"x": writer.history["x"][-2:]})
                 assert made.tolist() == [True, True]
                 assert writer.episode_steps.tolist() == [2, 2]
+                trajectory, mask = {"x": writer.history["x"][-2:]}, [True, False]
+                made, keys = await writer.create_items("table", 1.0, trajectory, mask=mask, return_keys=True)
+                assert (made.tolist(), (keys > 0).tolist()) == (mask, mask)
             async with aio.batched_writer(2, configs=[config()]) as writer:
                 for step in range(2):
                     await writer.append({"x": np.array([20 + step, 30 + step])})
 
     run(main())
-    assert sorted(sequences(client, 4)) == [[0, 1], [10, 11], [20, 21], [30, 31]]
+    assert sorted(sequences(client, 5)) == [[0, 1], [0, 1], [10, 11], [20, 21], [30, 31]]
+
+
+def test_batched_writer_takes_a_list_of_arrays(serve):
+    client = serve(make_table(signature=SIGNATURE, max_times_sampled=1))
+
+    async def main():
+        async with connect(serve) as aio, aio.batched_writer(2) as writer:
+            await writer.append({"x": [np.arange(2), np.arange(3)]})
+            await writer.create_items("table", 1.0, {"x": writer.history["x"][-1]})
+
+    run(main())
+    assert sorted(sequences(client, 2), key=len) == [[0, 1], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "structured", "batched"])

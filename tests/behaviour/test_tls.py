@@ -11,11 +11,12 @@ import textwrap
 
 import numpy as np
 import pytest
+from aio_support import run
 from behaviour_support import PATIENCE_S, comes_true, draw_values, insert_values, make_table
 from tls_support import Authority, address_of, s_client
 
 import reverb
-from reverb import errors
+from reverb import aio, errors
 
 pytestmark = pytest.mark.ports
 
@@ -76,6 +77,15 @@ def test_a_client_that_trusts_the_authority_writes_and_reads(server, trusting, h
     assert draw_values(client, 3) == [1, 1, 1]
     assert client.server_info()["table"].current_size == 4
     assert client.road.startswith("tcp")
+
+
+def test_a_client_for_asyncio_takes_the_files(server, trusting):
+    async def main():
+        async with aio.Client(address_of(server), tls=trusting) as client:
+            await client.insert(np.int64(1), {"table": 1.0})
+            return await client.server_info()
+
+    assert run(main())["table"].current_size == 1
 
 
 def test_a_client_in_the_servers_process_takes_tcp_too(server, trusting):

@@ -16,9 +16,12 @@ from reverb.aio.waits import result
 from reverb.aio.writers import BatchedWriter, StructuredWriter, TrajectoryWriter
 from reverb.client import LOOK_UP_SECONDS
 from reverb.data import checks
+from reverb.data.batch_dims import as_rows
 from reverb.data.endpoint import Endpoint
 from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_updates
 from reverb.data.timeouts import countdown
+from reverb.data.tls import TLS
+from reverb.errors import UnavailableError
 from reverb.replay_sample import BatchInfo, ReplaySample
 from reverb.reverb_types import TableInfo, infos_of
 from reverb.trajectory_writer import check_chunk_length, check_keep_alive
@@ -49,14 +52,21 @@ class Client:
     Args:
       server_address: Address of the server, as for `reverb.Client`.
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client; 64 MiB by default.
+      tls: Files for a server with TLS, whose address begins with `grpcs://`, as for `reverb.Client`.
 
     Raises:
-      TypeError: The address is not a str, or the limit is not an integer.
-      ValueError: The limit is below 1.
+      TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
+      ValueError: The limit is below 1, or `tls` is given for an address without `grpcs://`.
     """
 
-    def __init__(self, server_address: str | Endpoint, *, max_pending_bytes: int = MAX_PENDING_BYTES) -> None:
-        self._client = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes)
+    def __init__(
+        self,
+        server_address: str | Endpoint,
+        *,
+        max_pending_bytes: int = MAX_PENDING_BYTES,
+        tls: TLS | None = None,
+    ) -> None:
+        self._client = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes, tls=tls)
         self._calls = self._client.calls
 
     @property
@@ -110,22 +120,31 @@ class Client:
         return key
 
     async def insert_batch(
-        self, data: Any, priorities: Mapping[str, ArrayLike], *, timeout: float | None = None
+        self,
+        data: Any,
+        priorities: Mapping[str, ArrayLike],
+        *,
+        batch_dims: int | None = None,
+        timeout: float | None = None,
     ) -> NDArray[np.uint64]:
         """Inserts many items of one step each in one call; see `reverb.Client.insert_batch`.
 
         If it is cancelled, nobody knows which of the items were inserted.
 
         Args:
-          data: Nest of arrays `[n, ...]`. Row i of all leaves becomes item i. Rows that differ in the length of their
-            first axis are given as a `Ragged` of n items.
+          data: Nest of arrays `[n, ...]`, or a TensorDict. Row i of all leaves becomes item i. Rows that differ in the
+            length of their first axis are given as a `Ragged` of n items or, where the signature has one array of open
+            length, as a list of n arrays.
           priorities: Mapping from the name of each table that gets the items to one priority for all items, to an
             array `[n]` of priorities, or to "max" for the largest that the table has seen since it was reset.
+          batch_dims: Number of leading axes that count items; None means one. A TensorDict that has several batch
+            dimensions needs it.
           timeout: Time limit in seconds; None waits as long as the tables' rate limiters block.
 
         Returns:
           The keys of the items, uint64 `[n]`. An item has the same key in all of its tables.
         """
+        data = as_rows(data, batch_dims)
         keys: NDArray[np.uint64] = await self._insert(self._calls.insert_batch, data, priorities, timeout)
         return keys
 
@@ -167,10 +186,15 @@ class Client:
             if draw is not None:
                 draw.received()
             return sample
-        except BaseException:
-            if draw is not None:
-                draw.give_back()
-            raise
+        except BaseException as error:
+            if draw is None:
+                raise
+            is_lost = draw.is_lost()
+            draw.give_back()
+            if not is_lost or not isinstance(error, UnavailableError):
+                raise
+        # As in the ordinary client, the next draw learns how the server ends.
+        return await self.sample_batch(table, batch_size, timeout, squeeze_time=squeeze_time)
 
     async def mutate_priorities(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -355,7 +355,7 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
         signatures. See `reverb.BatchedWriter.append`.
 
         Args:
-          data: Nest of arrays `[num_envs, ...]`, one row per environment.
+          data: Nest of arrays `[num_envs, ...]`, one row per environment, or what `reverb.BatchedWriter` takes instead.
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step.
           mask: Bools `[num_envs]` that mark the environments that have a step; None marks all.
           priorities: Priorities of the items that the patterns create in this call: one number for all, an array
@@ -366,6 +366,7 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
         await self._take_room(int(self._has_patterns), None)
         self._writer.append(data, episode_end=episode_end, mask=mask, priorities=priorities)
 
+    @overload
     async def create_items(
         self,
         table: str,
@@ -374,7 +375,29 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
         *,
         mask: ArrayLike | None = None,
         timeout: float | None = None,
-    ) -> NDArray[np.bool_]:
+        return_keys: Literal[False] = False,
+    ) -> NDArray[np.bool_]: ...
+    @overload
+    async def create_items(
+        self,
+        table: str,
+        priorities: ArrayLike | Literal["max"],
+        trajectory: Any,
+        *,
+        mask: ArrayLike | None = None,
+        timeout: float | None = None,
+        return_keys: Literal[True],
+    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]: ...
+    async def create_items(
+        self,
+        table: str,
+        priorities: ArrayLike | Literal["max"],
+        trajectory: Any,
+        *,
+        mask: ArrayLike | None = None,
+        timeout: float | None = None,
+        return_keys: bool = False,
+    ) -> NDArray[np.bool_] | tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Creates an item for every environment that has all the selected rows; see `reverb.BatchedWriter`.
 
         Waits first, until there is room for an item of each environment that `mask` marks.
@@ -385,13 +408,16 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
           trajectory: Nest of BatchedColumns, which becomes the data of the items.
           mask: Bools `[num_envs]` that mark the environments to create items for; None marks all.
           timeout: Time limit of that wait in seconds; None waits as long as the tables' rate limiters block.
+          return_keys: Whether to return the keys of the items, too.
 
         Returns:
-          Bools `[num_envs]` that mark the environments that got an item.
+          Bools `[num_envs]` that mark the environments that got an item. With `return_keys` also the keys of the items,
+          uint64 `[num_envs]`, which are 0 for the other environments.
         """
         count = self.num_envs if mask is None else int(np.count_nonzero(mask))
         await self._take_room(count, timeout)
-        return self._writer.create_items(table, priorities, trajectory, mask=mask)
+        made, keys = self._writer.create_items(table, priorities, trajectory, mask=mask, return_keys=True)
+        return (made, keys) if return_keys else made
 
     @property
     def history(self) -> History[batched_writer.BatchedColumn]:

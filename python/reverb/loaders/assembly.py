@@ -98,8 +98,8 @@ class Assembly:
         for part in parts:
             token, table = part.sampled.signature_token, self._tables[part.table]
             if not self._client.knows(table, token):
-                infos = infos_of((await result(self._client.calls.tables(LOOK_UP_SECONDS))).statuses())
-                self._client.keep_maker(table, token, infos)
+                tables = await result(self._client.calls.tables(LOOK_UP_SECONDS)) if token else None
+                self._client.keep_maker(table, token, infos_of(tables.statuses()) if tables else {})
 
     def plain_maker(self, parts: list[Part]) -> BatchMaker | None:
         """The maker of all batches of the one table; None if batches need more than a maker."""
