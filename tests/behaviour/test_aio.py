@@ -228,7 +228,7 @@ def test_lost_server_is_found_again(serve):
 
 
 def test_batch_that_went_back_as_the_server_stopped_is_drawn_again(serve_far, monkeypatch):
-    ordinary = serve_far(make_table())
+    ordinary = serve_far(make_table(max_times_sampled=1))
     port = serve_far.server.port
     insert_values(ordinary, [1])
     stopped = []
@@ -238,7 +238,7 @@ def test_batch_that_went_back_as_the_server_stopped_is_drawn_again(serve_far, mo
         if isinstance(answer, tuple) and not stopped:
             serve_far.server.stop(returns=True)
             stopped.append(comes_true(answer[1].is_lost, PATIENCE_S))
-            insert_values(serve_far(make_table(), port=port), [2])
+            insert_values(serve_far(make_table(max_times_sampled=1), port=port), [2])
         return answer
 
     monkeypatch.setattr("reverb.aio.client.result", result)

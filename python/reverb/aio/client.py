@@ -175,8 +175,8 @@ class Client:
           `info`, whose fields are arrays `[batch]`, and `data`, arrays `[batch, time, ...]` in the structure of the
           table's signature, as `reverb.Client.sample_batch` returns them.
         """
-        size, seconds = checks.as_count("batch_size", batch_size), checks.as_timeout(timeout)
-        sampled, draw = await result(self._calls.sample(table, size, seconds, squeeze_time))
+        size, left = checks.as_count("batch_size", batch_size), countdown(timeout)
+        sampled, draw = await result(self._calls.sample(table, size, left(), squeeze_time))
         try:
             token = sampled.signature_token
             if not self._client.knows(table, token):
@@ -194,7 +194,7 @@ class Client:
             if not is_lost or not isinstance(error, UnavailableError):
                 raise
         # As in the ordinary client, the next draw learns how the server ends.
-        return await self.sample_batch(table, batch_size, timeout, squeeze_time=squeeze_time)
+        return await self.sample_batch(table, batch_size, left(), squeeze_time=squeeze_time)
 
     async def mutate_priorities(
         self,

@@ -4,7 +4,6 @@ use super::schema::{
     ClientDocument, ClientWaitDocument, ClientsDocument, LeftClientDocument, WaitDocument, WaitsDocument,
 };
 use super::server::seconds;
-use crate::verdict::MAX_WAITS;
 use reverb_service::{LeftClient, Peer, Replay, TableHandle, Transport, Watched};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 // shown
 /// Maximum number of waiting inserts, and of waiting draws, that are shown of each table one by one.
 const MAX_SHOWN: usize = 20;
+// limit (HTTP, metrics and logs): requests and draws that a verdict and `/api/v1/clients` look at, of each table |
+// {} each | the first are looked at
+/// Maximum number of waiting inserts, and of waiting draws, that are looked at of each table.
+pub const MAX_WAITS: usize = 4096;
 
 /// Describes the requests that wait.
 pub fn waits(replay: &Replay) -> WaitsDocument {

@@ -12,7 +12,7 @@ mod server;
 mod tables;
 mod verdict;
 
-pub use clients::{clients, waits};
+pub use clients::{MAX_WAITS, clients, waits};
 pub use histogram::histograms;
 pub use items::{ColumnBytes, column_bytes, items};
 pub use observed::observed;

@@ -13,5 +13,5 @@ mod words;
 
 pub use judge::judge;
 pub use state::{ClientState, LeftClient, ServerState, TableState, WaitState};
-pub use watch::{MAX_WAITS, watch};
+pub use watch::watch;
 pub(crate) use words::grouped;

@@ -4,7 +4,7 @@ use super::judge::judge;
 use super::rates::{PeerRecord, TableRecord};
 use super::state::{ClientState, LeftClient, ServerState, TableState, WaitState};
 use super::words;
-use crate::documents::{memory_limit, resident_bytes};
+use crate::documents::{MAX_WAITS, memory_limit, resident_bytes};
 use parking_lot::Mutex;
 use reverb_service::{Level, Peer, Replay, TableHandle, Trouble, Verdict, Watched};
 use std::collections::HashMap;
@@ -15,10 +15,6 @@ use tokio::time::MissedTickBehavior;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
-// limit (HTTP, metrics and logs): requests and draws that a verdict and `/api/v1/clients` look at, of each table |
-// {} each | the first are looked at
-/// Maximum number of waiting inserts, and of waiting draws, that are looked at of each table.
-pub const MAX_WAITS: usize = 4096;
 
 /// Looks at a server each second until it is closed, and logs what changes.
 pub async fn watch(replay: Weak<Replay>) {
