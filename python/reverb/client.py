@@ -44,6 +44,8 @@ __all__ = ["Client", "Writer"]
 _AHEAD = 63
 # How long to wait for the signature of a table whose items have already arrived.
 LOOK_UP_SECONDS = 10.0
+# Number of sets of columns whose makers a client keeps for `get`.
+_MAX_CHOSEN = 256
 
 # Makes samples whose data are flat lists of columns.
 _flat_maker = sample_maker(None)
@@ -538,6 +540,9 @@ class Client:
             # Without an info this raises that there is no such table.
             parts = self.engine.get(table, wanted, numbers, remaining())
         if parts:
+            # Programs ask for few sets of columns. One that asks for ever new ones must not fill the memory.
+            if len(self._chosen) >= _MAX_CHOSEN:
+                self._chosen.clear()
             self._chosen[table, chosen] = (parts[0][1].signature_token, numbers, maker)
         return join_parts(parts, maker, len(wanted))
 

@@ -1,10 +1,13 @@
 """Adders whose steps hold rows of open length, given as a `Ragged` of one item, or of one for each environment."""
 
+import contextlib
+import socket
+
 import numpy as np
 import pytest
 from behaviour_support import draw, info_of, make_table
 
-from reverb import Ragged, TensorSpec, adders
+from reverb import Ragged, TensorSpec, adders, errors
 from reverb.loaders import NumpyLoader
 
 NUM_STEPS = 5
@@ -505,3 +508,13 @@ def test_a_list_of_another_number_of_arrays_is_refused_by_name(serve):
                 adder.add({"tokens": rows(0, 3).split(), "x": number(0, 2)})
             adder.add({"tokens": [row(0, 0, 2), row(0, 1, 2)], "x": number(0, 2)}, last=True)
     assert [item[0] for item in take_all(client)] == 2 * [[[0, 1]], [[1000, 1001]]]
+
+
+@pytest.mark.parametrize("make", [adders.SequenceAdder, adders.EpisodeAdder])
+def test_a_list_waits_for_a_server_only_as_long_as_the_call(make):
+    with contextlib.closing(socket.socket()) as silent:
+        silent.bind(("127.0.0.1", 0))
+        length = {"length": 1, "period": 1} if make is adders.SequenceAdder else {"max_length": 1}
+        adder = make(f"127.0.0.1:{silent.getsockname()[1]}", "table", num_envs=2, **length)
+        with adder, pytest.raises(errors.DeadlineExceededError):
+            adder.add({"tokens": [row(0, 0, 2), row(0, 1, 2)]}, timeout=0.1)

@@ -19,6 +19,7 @@ from reverb.client import Client, as_client
 from reverb.data import checks
 from reverb.errors import CancelledError
 from reverb.replay_sample import Ragged
+from reverb.reverb_types import table_infos
 from reverb.writing.options import WriterOptions
 from reverb.writing.reports import Reports
 
@@ -338,16 +339,19 @@ class AdderBase:
         """The number of items that the end of episodes with so many steps creates, after their last steps."""
         raise NotImplementedError
 
-    def _leaves(self, nest: Any, name: str = "") -> Any:
-        """The nest of a step, or of its part `name`, with rows of open length as leaves; see `rows.as_leaves`."""
-        leaves = rows.as_leaves(nest, self._num_envs or 1, name, self._spec)
+    def _leaves(self, nest: Any, timeout: float | None, name: str = "") -> Any:
+        """The nest of a step, or of its part `name`, with rows of open length as leaves; see `rows.as_leaves`.
+
+        The first step that has lists looks up the signature of the table, for at most `timeout` seconds.
+        """
+        leaves = rows.as_leaves(nest, self._num_envs or 1, name, lambda part: self._spec(part, timeout))
         self._has_rows |= leaves is not nest
         return leaves
 
-    def _spec(self, name: str) -> Any:
+    def _spec(self, name: str, timeout: float | None) -> Any:
         """The specs of the table for the part `name` of a step; None if it has none."""
         if self._signature is None:
-            info = self._client.server_info().get(self._table)
+            info = table_infos(self._client.engine, timeout).get(self._table)
             self._signature = () if info is None or info.signature is None else (info.signature,)
         signature = self._signature[0] if self._signature else None
         # The step itself, and the values after the last one.

@@ -116,7 +116,7 @@ class EpisodeAdder(AdderBase):
         longest = int(np.maximum.reduce(self._steps * present))
         if longest >= self._max_length:
             raise ValueError(f"An episode already has {longest} steps, and `max_length` is {self._max_length}.")
-        step, final = self._leaves(step), self._leaves(final, "final")
+        step, final = self._leaves(step, seconds), self._leaves(final, seconds, "final")
         if self._num_envs is None:
             step = tree.map_structure(as_vector, step)
             final = None if final is None else tree.map_structure(as_vector, final)

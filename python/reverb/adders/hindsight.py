@@ -186,9 +186,9 @@ class HindsightAdder(AdderBase):
         each: Any = self._default_priority if given is None else given
         each = [each] * present.size if is_max(each) else np.broadcast_to(each, present.shape).tolist()
         step = {
-            "action": self._leaves(action, "action"),
-            "next_observation": self._observed("next_observation", next_observation),
-            "observation": self._observed("observation", observation),
+            "action": self._leaves(action, seconds, "action"),
+            "next_observation": self._observed("next_observation", next_observation, seconds),
+            "observation": self._observed("observation", observation, seconds),
         }
         # All rows are made before the first is kept, so that an error leaves no environment with a step of its own.
         added = {}
@@ -233,9 +233,9 @@ class HindsightAdder(AdderBase):
             lambda path, spec: TensorSpec(spec.shape, spec.dtype, "/".join(map(str, path))), specs
         )
 
-    def _observed(self, name: str, observation: Any) -> Mapping[str, Any]:
+    def _observed(self, name: str, observation: Any, timeout: float | None) -> Mapping[str, Any]:
         """An observation whose keys and goals are those that they must be."""
-        own: Mapping[str, Any] = self._leaves(_checked(name, observation), name)
+        own: Mapping[str, Any] = self._leaves(_checked(name, observation), timeout, name)
         if self._has_rows:
             for key in ("achieved_goal", "desired_goal"):
                 if any(isinstance(leaf, Rows) for leaf in tree.flatten(own[key])):

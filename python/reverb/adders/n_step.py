@@ -235,7 +235,7 @@ class NStepTransitionAdder(AdderBase):
     ) -> AdderKeys:
         """Adds a step of these parts; `after` has the returns and discounts of the windows that end with it."""
         given = self._priorities.of_step(priority)
-        parts = self._leaves(parts)
+        parts = self._leaves(parts, timeout)
         observation = parts["observation"]
         needed = dict(parts)
         if self._stack and True not in (present & ~self._is_led):

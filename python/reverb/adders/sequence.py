@@ -248,7 +248,7 @@ class SequenceAdder(AdderBase):
         present, seconds = self._present(mask), checks.as_timeout(timeout)
         ends = self._flags("last", last) & present
         given = self._priorities.of_step(priority)
-        step, final = self._leaves(step), self._leaves(final, "final")
+        step, final = self._leaves(step, seconds), self._leaves(final, seconds, "final")
         window = self._window or _Window(step, first=self._first, final=self._final, stack=self._stack)
         row = columns.replaced(step, window.final, final, "final") if window.final else step
         begins = present & (self._steps % self._period == 0)
