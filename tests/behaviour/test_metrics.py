@@ -212,6 +212,21 @@ def test_a_waiting_request_is_seen(start):
     assert metrics("reverb_table_wait_seconds_count", table="table", operation="insert") == 0
 
 
+def test_the_verdict_is_told_of_the_server_and_of_each_table(start):
+    server, client = start(support.make_table(stall_after=0.1), support.make_table("other"))
+    states = {"flowing": 0, "waiting": 0, "stalled": 0, "idle": 1}
+    labelled = {frozenset({("state", state)}): value for state, value in states.items()}
+    assert Metrics(server).named("reverb_progress") == labelled
+    waits = support.Background(support.draw_values, client)
+    support.eventually(lambda: Metrics(server)("reverb_progress", state="stalled") == 1)
+    metrics = Metrics(server)
+    assert sum(metrics.named("reverb_progress").values()) == 1
+    assert (metrics("reverb_table_stalled", table="table"), metrics("reverb_table_stalled", table="other")) == (1, 0)
+    support.insert_values(client, [7])
+    assert waits.result() == [7]
+    support.eventually(lambda: Metrics(server)("reverb_table_stalled", table="table") == 0)
+
+
 def test_a_checkpoint_is_counted_and_described(start, tmp_path):
     checkpointer = reverb.checkpointers.DefaultCheckpointer(str(tmp_path / "saved"))
     server, client = start(support.make_table(), checkpointer=checkpointer)

@@ -165,21 +165,13 @@ def made(name, values, **labels):
     return {"series": f"{name}{{{text}}}", "values": values}
 
 
-def blocked(table, inserts, waits):
-    return [
-        made("reverb_table_inserts_total", inserts, instance="a", table=table),
-        made("reverb_table_samples_total", "0x400", instance="a", table=table),
-        made("reverb_table_waiting_requests", waits, instance="a", table=table, operation="sample"),
-    ]
-
-
 def due(time_of, name, severity, *expected):
     alerts = [{"exp_labels": {"severity": severity, "job": "reverb", **labels}} for labels in expected]
     return {"eval_time": time_of, "alertname": name, "exp_alerts": alerts}
 
 
 A, B, C = ({"instance": instance} for instance in "abc")
-STARVED = {"table": "starved", "operation": "sample", **A}
+STARVED = {"table": "starved", **A}
 # The thresholds of the rules, as `promtool test rules` sees them. test_alerts.py has servers.
 MADE_SERIES = {
     "rule_files": ["alerts.yml"],
@@ -189,10 +181,8 @@ MADE_SERIES = {
             "interval": "1m",
             "input_series": [
                 made("up", "1x10 0x100", **A),
-                # One waits for inserts that never come, one fills up, and nobody waits at the third.
-                *blocked("starved", "0x400", "1x400"),
-                *blocked("filling", "0+60x400", "1x400"),
-                *blocked("idle", "0x400", "0x400"),
+                made("reverb_table_stalled", "0x5 1x394", **STARVED),
+                made("reverb_table_stalled", "0x400", **A, table="idle"),
                 made("process_resident_memory_bytes", "95x30", **A),
                 made("process_resident_memory_bytes", "80x30", **B),
                 made("reverb_memory_limit_bytes", "100x30", **A),
@@ -215,8 +205,8 @@ MADE_SERIES = {
             "alert_rule_test": [
                 due("11m", "ReverbDown", "critical"),
                 due("13m", "ReverbDown", "critical", A),
-                due("4m", "ReverbBlocked", "warning"),
-                due("12m", "ReverbBlocked", "warning", STARVED),
+                due("6m", "ReverbBlocked", "warning"),
+                due("8m", "ReverbBlocked", "warning", STARVED),
                 due("14m", "ReverbNoInserts", "warning"),
                 due("16m", "ReverbNoInserts", "warning", A),
                 due("20m", "ReverbSaveFailed", "critical"),

@@ -18,6 +18,9 @@ pub enum Progress {
 }
 
 impl Progress {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Flowing, Self::Waiting, Self::Stalled, Self::Idle];
+
     /// Returns the name of the state in documents.
     pub fn name(self) -> &'static str {
         match self {

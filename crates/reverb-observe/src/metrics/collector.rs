@@ -31,7 +31,8 @@ impl Collector for OfServer {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result {
         let mut writer = Writer(encoder);
         service::write(&mut writer, &self.replay, &self.calls)?;
-        tables::write(&mut writer, self.replay.status(), self.sums_tables)?;
+        let verdicts = self.replay.facts.watched.lock().verdict.of_tables.clone();
+        tables::write(&mut writer, self.replay.status(), &verdicts, self.sums_tables)?;
         process::write(&mut writer)
     }
 }

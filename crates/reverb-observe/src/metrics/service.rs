@@ -3,11 +3,13 @@
 use super::families::{Family, Number, Writer};
 use crate::calls::{CallCount, Calls};
 use crate::documents::seconds;
-use reverb_service::{Connections, Replay, StoreStatus, StreamKind};
+use reverb_service::{Connections, Progress, Replay, StoreStatus, StreamKind};
 use std::fmt::Result;
 use std::time::Duration;
 
 const BUILD: Family = Family::plain("reverb_build", "Version of the server.");
+const PROGRESS: Family =
+    Family::plain("reverb_progress", "1 for the state in the verdict on the server, 0 for the other states.");
 const CONNECTIONS: Family = Family::plain("reverb_connections", "Open connections of the gRPC port.");
 const ACCEPTED: Family = Family::plain("reverb_connections_accepted", "Connections of the gRPC port since the start.");
 const STREAMS: Family = Family::plain("reverb_streams", "Open streams.");
@@ -33,9 +35,15 @@ const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Si
 pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result {
     let revision = option_env!("REVERB_REVISION").unwrap_or("unknown");
     writer.info(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)])?;
+    write_progress(writer, replay.facts.watched.lock().verdict.progress)?;
     write_connections(writer, &replay.connections)?;
     write_calls(writer, calls)?;
     replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status(), store.interval()))
+}
+
+fn write_progress(writer: &mut Writer<'_>, progress: Progress) -> Result {
+    let states = Progress::ALL.map(|state| ([("state", state.name())], u64::from(state == progress)));
+    writer.gauges(&PROGRESS, states.iter().map(|(labels, is_it)| (&labels[..], (*is_it).into())))
 }
 
 fn write_connections(writer: &mut Writer<'_>, connections: &Connections) -> Result {

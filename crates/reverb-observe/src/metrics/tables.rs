@@ -2,7 +2,7 @@
 
 use super::families::{Buckets, Family, Number, Writer};
 use reverb_core::{FIGURES, Figure, FigureValue, MetricKind, RateLimiter, TableInfo};
-use reverb_service::TableStatus;
+use reverb_service::{Progress, TableStatus, TableVerdict};
 use std::collections::HashSet;
 use std::fmt::Result;
 
@@ -21,26 +21,36 @@ struct Row {
     info: TableInfo,
     /// `None` for several tables, whose limiters have no sum.
     limiter: Option<RateLimiter>,
+    /// Number of them that are stalled.
+    stalled: u64,
 }
 
 impl Row {
-    fn of(TableStatus { info, .. }: TableStatus) -> Self {
-        Self { label: info.config.name.clone(), limiter: Some(info.limiter()), info }
+    fn of(TableStatus { info, .. }: TableStatus, verdict: Option<&TableVerdict>) -> Self {
+        let stalled = verdict.map_or(0, |verdict| u64::from(verdict.progress == Progress::Stalled));
+        Self { label: info.config.name.clone(), limiter: Some(info.limiter()), info, stalled }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.info.add(&other.info);
+        self.stalled += other.stalled;
     }
 }
 
 /// The rows of all tables. At most [`MAX_TABLES`] have one of their own, none of which has a label twice.
-fn rows(statuses: Vec<TableStatus>, sums_tables: bool) -> Vec<Row> {
+fn rows(statuses: Vec<TableStatus>, verdicts: &[TableVerdict], sums_tables: bool) -> Vec<Row> {
     let (limit, rest) = if sums_tables { (0, ALL) } else { (MAX_TABLES, OTHERS) };
     let is_cut = statuses.len() > limit;
     let mut labels = HashSet::new();
     let mut rows: Vec<Row> = Vec::new();
     let mut sum: Option<Row> = None;
-    for row in statuses.into_iter().map(Row::of) {
+    // A table that the verdict has not seen yet is not stalled.
+    let verdicts = verdicts.iter().map(Some).chain(std::iter::repeat(None));
+    for row in statuses.into_iter().zip(verdicts).map(|(status, verdict)| Row::of(status, verdict)) {
         let is_own = rows.len() < limit && !(is_cut && row.label == rest) && labels.insert(row.label.clone());
         match &mut sum {
             _ if is_own => rows.push(row),
-            Some(sum) => sum.info.add(&row.info),
+            Some(sum) => sum.add(&row),
             None => sum = Some(Row { label: rest.into(), limiter: None, ..row }),
         }
     }
@@ -54,8 +64,15 @@ fn bound(value: f64) -> f64 {
     if value.abs() < f64::MAX { value } else { value.signum() * f64::INFINITY }
 }
 
-/// The options of tables.
-const OPTIONS: [(Family, Value); 7] = [
+/// The options of tables, and the verdict on them.
+const OPTIONS: [(Family, Value); 8] = [
+    (
+        Family::plain(
+            "reverb_table_stalled",
+            "1 if the table is stalled, otherwise 0; of several tables, how many are.",
+        ),
+        |row| Some(row.stalled.into()),
+    ),
     (Family::plain("reverb_table_max_items", "Maximum number of items in the table."), |row| {
         Some(row.info.config.max_size.into())
     }),
@@ -81,8 +98,13 @@ const OPTIONS: [(Family, Value); 7] = [
 ];
 
 /// Writes the metrics of each table, or of their sum.
-pub fn write(writer: &mut Writer<'_>, statuses: Vec<TableStatus>, sums_tables: bool) -> Result {
-    let rows = rows(statuses, sums_tables);
+pub fn write(
+    writer: &mut Writer<'_>,
+    statuses: Vec<TableStatus>,
+    verdicts: &[TableVerdict],
+    sums_tables: bool,
+) -> Result {
+    let rows = rows(statuses, verdicts, sums_tables);
     let labels: Vec<[(&str, &str); 1]> = rows.iter().map(|row| [("table", row.label.as_str())]).collect();
     for (family, value) in &OPTIONS {
         let by_table = labels.iter().zip(&rows);
