@@ -52,6 +52,7 @@ __all__ = [
     "descriptor_set",
     "health",
     "importance_weights",
+    "limiter_rule",
     "tensorflow_kernel",
     "unconfirmed",
     "wait_for_streams",
@@ -84,6 +85,9 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 
 def wait_for_streams(timeout: float) -> None:
     """Waits for clients that were dropped, until their servers have processed the receipts of all their batches."""
+
+def limiter_rule(rate_limiter: tuple[float, int, float, float]) -> str:
+    """Says what a rate limiter is for, from its samples per insert, minimum size, minimum and maximum diff."""
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""

@@ -86,7 +86,7 @@ mod _rust {
         loader::{BatchIterator, LocalDraws, StatsClock},
         sampled_batch::SampledBatch,
         server::Server,
-        table::Table,
+        table::{Table, limiter_rule},
         writer::session::{WriterSession, unconfirmed},
         writer::{BatchedWriter, ColumnHistory, PatternReader, PatternWriter, RowWriter, TrajectoryWriter},
     };

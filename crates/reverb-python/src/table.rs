@@ -92,6 +92,12 @@ pub fn limiter_config(numbers: (f64, i64, f64, f64)) -> RateLimiterConfig {
     RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff }
 }
 
+/// Says in words for people what a rate limiter is for.
+#[pyfunction]
+pub fn limiter_rule(rate_limiter: (f64, i64, f64, f64)) -> String {
+    limiter_config(rate_limiter).rule()
+}
+
 fn check_count(name: &str, count: i64) -> Result<(), PyReverbError> {
     if count >= 1 {
         return Ok(());

@@ -84,11 +84,9 @@ def _of_table(table: Table, restored: Restored) -> Iterator[str]:
 
 def _described(table: Table) -> str:
     info = table.info
-    limiter = info.rate_limiter_info
     limit = "" if not info.max_times_sampled else f", sampled at most {info.max_times_sampled} times each"
     return (
         f"table {table.name}: {output.selector_text(info.sampler_options)}, "
         f"{output.selector_text(info.remover_options)}, at most {info.max_size:,} items{limit}; "
-        f"{limiter.samples_per_insert:g} samples per insert, from {limiter.min_size_to_sample:,} items, "
-        f"diff from {limiter.min_diff:g} to {limiter.max_diff:g}"
+        f"{output.limiter_text(info.rate_limiter_info)}"
     )

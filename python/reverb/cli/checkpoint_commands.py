@@ -45,6 +45,7 @@ def _table(serialized: bytes, items: int | None) -> dict[str, Any]:
             "min_size_to_sample": limiter.min_size_to_sample,
             "min_diff": limiter.min_diff,
             "max_diff": limiter.max_diff,
+            "rule": output.limiter_text(limiter),
         },
         "inserts": limiter.insert_stats.completed,
         "samples": limiter.sample_stats.completed,
@@ -156,7 +157,6 @@ def _print(summary: dict[str, Any]) -> None:
     for name in ("table", "items", "of", "sampler", "remover", "inserts", "samples", "limiter", "signature"):
         grid.add_column(name)
     for table in summary["tables"]:
-        limiter = table["rate_limiter"]
         grid.add_row(
             table["name"],
             _count(table["items"]),
@@ -165,8 +165,7 @@ def _print(summary: dict[str, Any]) -> None:
             table["remover"],
             f"{table['inserts']:,}",
             f"{table['samples']:,}",
-            f"{limiter['samples_per_insert']:g} an insert, from {limiter['min_size_to_sample']}, "
-            f"{limiter['min_diff']:g} to {limiter['max_diff']:g}",
+            table["rate_limiter"]["rule"],
             table["signature"] or "",
         )
     Console().print(grid)

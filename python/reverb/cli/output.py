@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from reverb import _binding
 from reverb.logging.escaping import escaped_lines
 
 FAILED = 1
@@ -63,6 +64,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return str(value)
+
+
+def limiter_text(limiter: Any) -> str:
+    """What the rate limiter of a `RateLimiterInfo` message is for, in words."""
+    bounds = limiter.min_diff, limiter.max_diff
+    return _binding.limiter_rule((limiter.samples_per_insert, limiter.min_size_to_sample, *bounds))
 
 
 def human_bytes(count: float) -> str:

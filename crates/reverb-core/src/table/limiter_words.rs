@@ -79,16 +79,12 @@ impl LimiterView<'_> {
 
     /// The most that [`LimiterView::ahead`] may be. `None` without such a bound.
     pub fn most_ahead(&self) -> Option<f64> {
-        let config = self.config();
-        (self.kind() == LimiterKind::Ratio && config.max_diff < f64::MAX)
-            .then(|| config.max_diff / config.samples_per_insert)
+        self.config().most_ahead().filter(|_| self.kind() == LimiterKind::Ratio)
     }
 
     /// The least that [`LimiterView::ahead`] may be. `None` without such a bound.
     pub fn least_ahead(&self) -> Option<f64> {
-        let config = self.config();
-        (self.kind() == LimiterKind::Ratio && config.min_diff > -f64::MAX)
-            .then(|| config.min_diff / config.samples_per_insert)
+        self.config().least_ahead().filter(|_| self.kind() == LimiterKind::Ratio)
     }
 
     /// Number of inserts that may go now. `None` if it is not limited.
@@ -195,7 +191,12 @@ impl LimiterView<'_> {
         match self.samples_until(items) {
             0 => ABOUT_TO_GO.into(),
             samples => {
-                format!("{} until {}; {}", more(samples, "sample"), may_go(items, "insert"), self.insert_bound())
+                format!(
+                    "{} until {}; {}",
+                    more(samples, "sample"),
+                    may_go(items, "insert"),
+                    self.config().insert_bound()
+                )
             }
         }
     }
@@ -217,7 +218,7 @@ impl LimiterView<'_> {
             return format!("no insert may go either: {BUFFER_TOO_SMALL}");
         }
         let bound = match self.kind() {
-            LimiterKind::Ratio => format!("; {}", self.sample_bound()),
+            LimiterKind::Ratio => format!("; {}", self.config().sample_bound()),
             _ => String::new(),
         };
         match self.inserts_until(samples) {
@@ -230,7 +231,7 @@ impl LimiterView<'_> {
     pub fn why_inserts_wait(&self) -> String {
         match self.kind() {
             LimiterKind::Queue | LimiterKind::Stack => "full".into(),
-            _ => self.insert_bound(),
+            _ => self.config().insert_bound(),
         }
     }
 
@@ -243,7 +244,7 @@ impl LimiterView<'_> {
                 let wanted = self.config().min_size_to_sample;
                 format!("{} of {}", number(self.size().max(0) as u64), counted(wanted.max(0) as u64, "item"))
             }
-            (.., LimiterKind::Ratio) => self.sample_bound(),
+            (.., LimiterKind::Ratio) => self.config().sample_bound(),
             (items, ..) => counted(items, "item"),
         }
     }
@@ -279,6 +280,27 @@ impl LimiterView<'_> {
         let most = most.filter(|most| *most >= 0.0);
         let at_most = most.map_or_else(String::new, |most| format!(" of at most {}", items(most)));
         format!("{who} {}{at_most} ahead", if most.is_some() { rounded(ahead.abs()) } else { items(ahead.abs()) })
+    }
+}
+
+impl RateLimiterConfig {
+    /// Says what the limiter is for, whatever it has counted.
+    pub fn rule(&self) -> String {
+        let begin = format!("from {} on", items(self.min_size_to_sample as f64));
+        if !self.counts_samples() {
+            return format!("samples {begin}");
+        }
+        let bounds = format!("{}, {}", self.insert_bound(), self.sample_bound());
+        let samples = if self.samples_per_insert == 1.0 { "sample" } else { "samples" };
+        format!("{} {samples} per insert, {begin}; {bounds}", self.samples_per_insert)
+    }
+
+    fn most_ahead(&self) -> Option<f64> {
+        (self.max_diff < f64::MAX).then(|| self.max_diff / self.samples_per_insert)
+    }
+
+    fn least_ahead(&self) -> Option<f64> {
+        (self.min_diff > -f64::MAX).then(|| self.min_diff / self.samples_per_insert)
     }
 
     fn insert_bound(&self) -> String {

@@ -92,3 +92,20 @@ fn impossible_configurations_are_refused() {
     }
     min_size(1).validate().unwrap();
 }
+
+#[test]
+fn rules_say_what_a_limiter_is_for() {
+    let rule = |samples_per_insert, min_size_to_sample, min_diff, max_diff| {
+        RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff }.rule()
+    };
+    assert_eq!(rule(1.0, 1, -f64::MAX, f64::MAX), "samples from 1 item on");
+    assert_eq!(
+        rule(8.0, 1000, 7600.0, 8400.0),
+        "8 samples per insert, from 1,000 items on; actors may be at most 1,050 items ahead, actors must be at least 950 \
+         items ahead"
+    );
+    assert_eq!(
+        rule(0.5, 2, -5.0, f64::MAX),
+        "0.5 samples per insert, from 2 items on; inserts are not limited, the learner may be at most 10 items ahead"
+    );
+}
