@@ -136,11 +136,9 @@ class FlushingWriter:
         try:
             self.sender.flush(but_last, seconds)
         except DeadlineExceededError as error:
-            # The text of dm-reverb, followed by the reason.
-            limit = datetime.timedelta(seconds=seconds or 0)
-            raise DeadlineExceededError(
-                f"{what} call did not complete within provided timeout of {limit}: {error}"
-            ) from None
+            # The reason, followed by the text of dm-reverb.
+            text = f"{what} call did not complete within provided timeout of {datetime.timedelta(seconds=seconds or 0)}"
+            raise DeadlineExceededError(f"{error}\n{text}") from None
 
     @property
     def is_closed(self) -> bool:

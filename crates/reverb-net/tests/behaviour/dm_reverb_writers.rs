@@ -304,7 +304,7 @@ async fn a_wait_has_a_reason_from_what_the_server_says_of_the_table() {
     writer.write("limited", 1, 1.0);
     let mut stream = server.stream().await;
     stream.items(1).await;
-    assert!(reason(&writer, "confirmation").await.contains("1 items awaiting confirmation"));
+    assert!(reason(&writer, "not in").await.starts_with("1 item is not in its table yet (1 for table "));
     reason(&writer, "The server has not confirmed the items yet.").await;
     server.set_inserted(1);
     let limiter = "1 more sample until an insert may go; actors may be at most 1 item ahead";

@@ -196,7 +196,7 @@ impl Session {
         let (mut notice_at, mut is_told) = (begun + REPORT_DELAY, false);
         loop {
             let freed = self.shared.all.freed();
-            let counts = {
+            let count = {
                 let state = self.shared.state.lock();
                 let is_refused = refused == Refused::Ends && state.outbox.has_refusal();
                 if state.failed.is_some() || state.closed || is_refused {
@@ -210,20 +210,16 @@ impl Session {
                     }
                     return Ok(());
                 }
-                state.outbox.counts()
+                state.outbox.len()
             };
-            let (unsent, sent) = counts;
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Err(Error::DeadlineExceeded(format!(
-                    "Timeout exceeded with {unsent} items waiting to be written and {sent} items awaiting confirmation.{}",
-                    self.shared.reason()
-                )));
+                return Err(Error::DeadlineExceeded(self.describe_items(count)));
             }
             if now >= notice_at {
                 is_told = true;
                 notice_at = now + REPORT_DELAY;
-                notice(&self.describe_wait(unsent + sent));
+                notice(&self.describe_wait(count));
             }
             let wake = deadline.map_or(notice_at, |deadline| deadline.min(notice_at));
             tokio::select! {
@@ -236,14 +232,12 @@ impl Session {
 
     /// Says what a caller waits for, and that it may be the one who is to draw.
     fn describe_wait(&self, count: usize) -> String {
-        let (tables, drawn) = {
-            let state = self.shared.state.lock();
-            let mut items = count_items(state.outbox.items());
+        let drawn: Vec<_> = {
+            let mut items = count_items(self.shared.state.lock().outbox.items());
             items.retain(|table, _| drawn::has_drawn(&self.shared.address, table));
-            (state.outbox.describe(), items.into_keys().map(|table| format!("`{table}`")).collect::<Vec<_>>())
+            items.into_keys().map(|table| format!("`{table}`")).collect()
         };
-        let reason = self.shared.reason();
-        let mut text = format!("a writer waits: {count} items are not in their tables yet ({tables}).{reason}");
+        let mut text = format!("a writer waits: {}", self.describe_items(count));
         if !drawn.is_empty() {
             let end = if text.ends_with('.') { "" } else { "." };
             text += &format!(
@@ -253,6 +247,17 @@ impl Session {
             );
         }
         text
+    }
+
+    /// Says which items are unconfirmed, and why.
+    fn describe_items(&self, count: usize) -> String {
+        let tables = self.shared.state.lock().outbox.describe();
+        let items = if count == 1 {
+            "1 item is not in its table yet".into()
+        } else {
+            format!("{count} items are not in their tables yet")
+        };
+        format!("{items} ({tables}).{}", self.shared.reason())
     }
 
     /// Closes the chunks of all items, and waits at most `patience` until no item is unconfirmed. Returns whether none is.
