@@ -1,7 +1,7 @@
 //! TLS of a client: whom it trusts, and its own certificate.
 
 use crate::files::{authorities, certificates, key, wrong};
-use crate::provider::provider;
+use crate::provider::{provider, read_ahead};
 use crate::server::H2;
 use reverb_core::{Error, Result};
 use rustls::pki_types::ServerName;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -70,7 +70,7 @@ impl Connector {
     /// [`Error::Unauthenticated`] if one end does not trust the other, [`Error::InvalidArgument`] if the port does not
     /// speak TLS or serves something else, and [`Error::Unavailable`] if the connection was lost.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Result<ClientStream<S>> {
-        let connecting = TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream);
+        let connecting = TlsConnector::from(self.config.clone()).connect(self.name.clone(), read_ahead(stream));
         let stream = connecting.await.map_err(|error| failed(&error, &self.peer))?;
         if stream.get_ref().1.alpn_protocol() != Some(H2) {
             return Err(other_protocol(&self.peer));
@@ -158,7 +158,7 @@ fn text_of(alert: AlertDescription, peer: &str) -> String {
 /// A connection of a client over TLS.
 #[derive(Debug)]
 pub struct ClientStream<S> {
-    stream: TlsStream<S>,
+    stream: TlsStream<BufReader<S>>,
     peer: Arc<str>,
     refusal: Arc<OnceLock<Error>>,
 }

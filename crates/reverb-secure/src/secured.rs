@@ -5,7 +5,7 @@ use crate::limited::Limited;
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
 /// A connection of a server.
@@ -20,16 +20,16 @@ pub enum Secured<S> {
 /// A connection over TLS, and whether its client may stay.
 #[derive(Debug)]
 pub struct Guarded<S> {
-    pub(crate) stream: TlsStream<Limited<S>>,
+    pub(crate) stream: TlsStream<Limited<BufReader<S>>>,
     pub(crate) stay: Stay,
 }
 
-impl<S> Secured<S> {
+impl<S: AsyncRead> Secured<S> {
     /// Returns the connection below.
     pub fn get_ref(&self) -> &S {
         match self {
             Self::Plain(stream) => stream,
-            Self::Tls(guarded) => guarded.stream.get_ref().0.get_ref(),
+            Self::Tls(guarded) => guarded.stream.get_ref().0.get_ref().get_ref(),
         }
     }
 }

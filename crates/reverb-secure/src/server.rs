@@ -4,7 +4,7 @@ use crate::answers;
 use crate::files::{Mark, authorities, certificates, key, wrong};
 use crate::guests::Guests;
 use crate::limited::Limited;
-use crate::provider::provider;
+use crate::provider::{provider, read_ahead};
 use crate::secured::{Guarded, Secured};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -134,7 +134,7 @@ impl ServerTls {
         }
         let loaded = self.loaded.load_full();
         let config = if port == Port::Grpc { &loaded.grpc } else { &loaded.http };
-        let stranger = Limited::new(wrap(stream), HANDSHAKE_BYTES);
+        let stranger = Limited::new(read_ahead(wrap(stream)), HANDSHAKE_BYTES);
         let accepted = TlsAcceptor::from(config.clone()).accept(stranger).into_fallible().await;
         let mut stream = match accepted {
             Ok(stream) => stream,
