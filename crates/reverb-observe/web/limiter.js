@@ -75,7 +75,10 @@ function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: mo
   const words = (/** @type {number} */ value) =>
     Math.round(value) === 0 ? "nobody ahead" : `${value > 0 ? "actors" : "learner"} ${items(value)} ahead`;
   const itemsOf = (/** @type {number} */ diff) => diff / ratio;
-  return { low, high, above: "↑ actors ahead: inserts wait", below: "↓ learner ahead: samples wait", itemsOf, words };
+  // Limiters may ask for one side to be ahead, so that the other one never is.
+  const above = high !== null && high < 0 ? "↑ learner too little ahead: inserts wait" : "↑ actors ahead: inserts wait";
+  const below = low !== null && low > 0 ? "↓ actors too little ahead: samples wait" : "↓ learner ahead: samples wait";
+  return { low, high, above, below, itemsOf, words };
 }
 
 /** The chart of a limiter in words. @param {TableDocument} table */

@@ -276,6 +276,15 @@ impl LimiterView<'_> {
             true => ("the learner is", self.least_ahead().map(|least| -least)),
             false => ("actors are", self.most_ahead()),
         };
+        if let Some((least, most)) =
+            self.least_ahead().zip(self.most_ahead()).filter(|(least, most)| least * most > 0.0)
+        {
+            // Those of the side that must be ahead.
+            let (low, high) = if most > 0.0 { (least, most) } else { (-most, -least) };
+            if (ahead < 0.0) == (most < 0.0) {
+                return format!("{who} {} ahead ({} to {} allowed)", items(ahead.abs()), rounded(low), rounded(high));
+            }
+        }
         // Below 0 if the other side must be ahead, as it is not yet.
         let most = most.filter(|most| *most >= 0.0);
         let at_most = most.map_or_else(String::new, |most| format!(" of at most {}", items(most)));

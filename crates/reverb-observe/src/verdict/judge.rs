@@ -70,8 +70,9 @@ fn judge_table(waits: &Waits<'_>, table: usize) -> TableVerdict {
         };
     };
     let cause = waits.cause(table);
-    let clause = waits.clause(table, cause.as_ref(), true);
-    match stall_of(waits, table) {
+    let stall = stall_of(waits, table);
+    let clause = waits.clause(table, cause.as_ref(), stall.is_some());
+    match stall {
         Some(stall) => verdict(Progress::Stalled, stall.level, Some(pause.lasted), clause),
         None if state.flows() => verdict(Progress::Flowing, Level::Good, None, String::new()),
         None => verdict(Progress::Waiting, Level::Quiet, Some(pause.lasted), clause),
@@ -112,7 +113,12 @@ fn tell(
     lasted: Duration,
     (first, cause): (usize, Option<&Cause>),
 ) -> Verdict {
-    let line = format!("{} {}: {}", progress.word(), reverb_core::words::time(lasted), waits.chain(first, cause));
+    let line = format!(
+        "{} {}: {}",
+        progress.word(),
+        reverb_core::words::time(lasted),
+        waits.chain(first, cause, progress == Progress::Stalled)
+    );
     let tables = waits.followers(first).concat();
     Verdict { progress, level, lasted: Some(lasted), line, tables, ..Verdict::default() }
 }

@@ -54,9 +54,9 @@ pub fn differs(before: &Verdict, after: &Verdict) -> bool {
 
 impl Waits<'_> {
     /// Says why a wait lasts that begins at a table, and who waits because of it.
-    pub fn chain(&self, first: usize, cause: Option<&Cause>) -> String {
+    pub fn chain(&self, first: usize, cause: Option<&Cause>, is_stalled: bool) -> String {
         let steps = self.followers(first);
-        let mut text = self.clause(first, cause, true);
+        let mut text = self.clause(first, cause, is_stalled);
         for (place, step) in steps.iter().enumerate() {
             if place > 0 {
                 text += &self.consequence(step);
@@ -75,13 +75,14 @@ impl Waits<'_> {
         text
     }
 
-    /// Says why a table stands still.
-    pub fn clause(&self, table: usize, cause: Option<&Cause>, has_reason: bool) -> String {
+    /// Says why a table stands still. A program that has never done what a stalled table needs may have nothing to do with
+    /// it, and is not named.
+    pub fn clause(&self, table: usize, cause: Option<&Cause>, is_stalled: bool) -> String {
         let (Some(pause), Some(state)) = (self.pause(table), self.state.tables.get(table)) else {
             return String::new();
         };
         let name = &state.name;
-        let reason = if has_reason { format!(" ({})", why(state, pause.needs)) } else { String::new() };
+        let reason = format!(" ({})", why(state, pause.needs));
         if pause.needs == Need::Buffer {
             return format!("the error buffer of {name} is smaller than one insert and one sample");
         }
@@ -90,7 +91,7 @@ impl Waits<'_> {
             _ => ("nobody has inserted into", "inserted into", "nobody inserts into"),
         };
         let was_helped = if pause.needs == Need::Samples { state.was_sampled } else { state.was_inserted };
-        if cause.is_some() && !was_helped {
+        if (cause.is_some() || is_stalled) && !was_helped {
             return format!("{never} {name}{reason}");
         }
         if let Some(Cause::Nobody(_)) = cause {
