@@ -171,7 +171,7 @@ def test_a_flush_that_waits_for_a_lost_server_raises_at_its_timeout():
     server.stop(returns=True)
     write(writer, 1)
     eventually(lambda: not _is_sent(writer))
-    with pytest.raises(errors.DeadlineExceededError, match="1 items"):
+    with pytest.raises(errors.DeadlineExceededError, match="1 item is not in its table yet"):
         writer.flush(timeout_ms=200)
     start = time.monotonic()
     writer.close()
