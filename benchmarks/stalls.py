@@ -5,9 +5,13 @@
 Three processes run: a server, a client that makes one large call after another, and a client that makes small ones all
 the time: it inserts a row into the table of the large calls, and draws a batch of 8 rows from a table of its own. For
 each large call it reports its longest call. A row holds if the median over all rounds is at most 50 ms.
+
+The rows `here: ...` are of large calls in the server's own process, by an event loop (`aio`) and by a loader that draws
+ahead: these run on the threads that serve the other clients. `zstd` draws batches of 4 items of 60 MiB each.
 """
 
 import argparse
+import asyncio
 import json
 import multiprocessing
 import pathlib
@@ -23,6 +27,8 @@ import reverb
 
 LIMIT_MS = 50.0
 WORKS = ("nothing", "insert", "draw", "update", "delete", "write", "reset", "256 MiB", "zstd 200 MiB")
+# Made by the process of the server.
+HERE = ("here: aio insert", "here: aio draw", "here: loader", "here: aio zstd", "here: loader zstd")
 
 
 def main():
@@ -31,12 +37,13 @@ def main():
     with Peer(spawn, serve, options.rows) as server:
         address = server.receive()[options.road]
         with Peer(spawn, make_small_calls, address) as small, Peer(spawn, make_large_calls, address) as large:
-            times = {work: [] for work in WORKS}
+            times = {work: [] for work in WORKS + HERE}
             for _ in range(options.rounds):
                 for work, measured in times.items():
-                    large.call(("prepare", work, options.rows))
+                    caller = server if work in HERE else large
+                    caller.call(("prepare", work, options.rows))
                     small.call("begin")
-                    seconds = large.call(("make", work, options.rows))
+                    seconds = caller.call(("make", work, options.rows))
                     measured.append((1e3 * small.call("end"), seconds))
     results = [row(work, measured) for work, measured in times.items()]
     for result in results:
@@ -88,10 +95,50 @@ def serve(connection, rows):
             rate_limiter=reverb.rate_limiters.MinSize(1),
         )
 
-    with reverb.Server([table("rows", 2 * rows), table("large", 1), table("small", 1000)]) as server:
+    with reverb.Server(
+        [table("rows", 2 * rows), table("large", 1), table("small", 1000), table("zstd", 8)]
+    ) as server:
         port = server.port
         connection.send({"tcp": f"ipv4:127.0.0.1:{port}", "unix": f"localhost:{port}"})
-        connection.recv()
+        with server.localhost_client().trajectory_writer(num_keep_alive_refs=1, compression="zstd") as writer:
+            for _ in range(8):
+                writer.append(np.zeros(60 << 20, np.uint8))
+                writer.create_item("zstd", 1.0, writer.history[-1:])
+        make_calls_here(connection, f"localhost:{port}")
+
+
+def make_calls_here(connection, address):
+    """Makes large calls in the process of the server; answers with the seconds that each took."""
+    client = reverb.Client(address)
+    while True:
+        step, work, rows = connection.recv()
+        if step == "prepare":
+            fill(client, rows)
+            connection.send(None)
+            continue
+        start = time.perf_counter()
+        table, size = ("zstd", 4) if work.endswith("zstd") else ("rows", rows)
+        if "aio" in work:
+            asyncio.run(await_call(address, work, table, size))
+        else:
+            with reverb.loaders.NumpyLoader(client, table, batch_size=size, num_batches=4, prefetch=2) as loader:
+                for _ in loader:
+                    pass
+        connection.send(time.perf_counter() - start)
+
+
+async def await_call(address, work, table, size):
+    async with reverb.aio.Client(address) as client:
+        if work.endswith("insert"):
+            await client.insert_batch(np.arange(size), {table: 1.0})
+        else:
+            await client.sample_batch(table, size)
+
+
+def fill(client, rows):
+    missing = rows - client.server_info()["rows"].current_size
+    if missing > 0:
+        client.insert_batch(np.arange(missing), {"rows": 1.0})
 
 
 def make_small_calls(connection, address):
@@ -125,9 +172,7 @@ def make_large_calls(connection, address):
         step, work, rows = connection.recv()
         if step == "prepare":
             if work in ("draw", "update", "delete", "reset"):
-                missing = rows - client.server_info()["rows"].current_size
-                if missing > 0:
-                    client.insert_batch(np.arange(missing), {"rows": 1.0})
+                fill(client, rows)
             if work in ("update", "delete"):
                 keys = client.sample_batch("rows", rows).info.key
             connection.send(None)
@@ -178,7 +223,7 @@ def row(work, measured):
 def line(result):
     rounds = result["rounds ms"]
     return (
-        f"{result['work']:>12}: longest other call {result['longest call, median ms']:6.1f} ms, rounds {min(rounds)} "
+        f"{result['work']:>17}: longest other call {result['longest call, median ms']:6.1f} ms, rounds {min(rounds)} "
         f"to {max(rounds)}, in {result['large call, median s']} s{'' if result['holds'] else '  TOO LONG'}"
     )
 

@@ -23,10 +23,15 @@ static ROOM: Semaphore = Semaphore::const_new(DECODING_BYTES as usize);
 #[derive(Debug)]
 pub struct DecodingTurn(#[expect(dead_code, reason = "held, not read")] SemaphorePermit<'static>);
 
+/// Whether so few bytes are decoded without a turn.
+pub fn is_decoded_at_once(decoded_bytes: u64) -> bool {
+    decoded_bytes <= DECODED_AT_ONCE_BYTES
+}
+
 /// Waits for a turn to decode this number of bytes. `None`, without a wait, if they are few. Who has a turn must not wait
 /// for anybody.
 pub async fn turn(decoded_bytes: u64) -> Option<DecodingTurn> {
-    if decoded_bytes <= DECODED_AT_ONCE_BYTES {
+    if is_decoded_at_once(decoded_bytes) {
         return None;
     }
     // What exceeds all the room takes all of it.
@@ -54,7 +59,7 @@ pub fn on_bytes<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 }
 
 /// Does work while another thread runs the other tasks of this one, so that other clients are served.
-pub(crate) fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+pub fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     let can_move_tasks =
         Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
     if can_move_tasks { tokio::task::block_in_place(work) } else { work() }

@@ -1,14 +1,15 @@
 //! Inserts into and draws from the tables of this process, without a network.
 
 use crate::batch::Batch;
+use crate::decoding::{ITEMS_AT_ONCE, decode, is_decoded_at_once, on_bytes, on_items};
 use crate::insert::InsertGroup;
 use crate::lease::Lease;
 use crate::notice::Notice;
-use crate::peer::Inserter;
+use crate::peer::{Inserter, Peer};
 use crate::replay::Replay;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
-use reverb_core::gather::{BatchLayout, Gatherer};
+use reverb_core::gather::{BatchLayout, Gatherer, decoded_bytes};
 use reverb_core::{Chunk, Drawn, Error, ItemKey, ItemKeys, NewItem, Result, Table, Trajectory, item_keys};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -131,6 +132,11 @@ pub struct BatchRequest {
 /// [`Error::TableNotFound`], [`Error::MessageTooLarge`], and the errors of an item that a table refuses. Nothing is
 /// inserted then.
 pub fn begin_insert(replay: &Replay, insert: &RowInsert, client: u64) -> Result<(Vec<Call<()>>, ItemKeys)> {
+    let items = insert.num_items() as usize * insert.tables.len();
+    on_items(items, || insert_at_once(replay, insert, client))
+}
+
+fn insert_at_once(replay: &Replay, insert: &RowInsert, client: u64) -> Result<(Vec<Call<()>>, ItemKeys)> {
     replay.check_size(insert.decoded_bytes())?;
     // One check for all items of a chunk: their rows lie within it.
     insert.check()?;
@@ -180,6 +186,11 @@ pub fn sample_leased(replay: &Replay, table: &TableHandle, request: &BatchReques
     Some((Batch::new(copied, table.signature_token()), Some(Lease::copied(table.clone(), draws, samples))))
 }
 
+/// Draws items as the rate limiter allows; see [`TableHandle::sample`].
+pub fn draw_items(table: &TableHandle, request: &BatchRequest, peer: &Arc<Peer>) -> Call<Vec<Drawn>> {
+    on_items(request.draw.at_least, || table.sample(request.draw, peer))
+}
+
 /// Copies drawn items into a batch, with a lease if the table tracks its draws: the samples return to the table unless
 /// [`Lease::received`] is called.
 ///
@@ -187,16 +198,81 @@ pub fn sample_leased(replay: &Replay, table: &TableHandle, request: &BatchReques
 /// [`Error::InvalidArgument`] if too few items fit together. The items are back in the table then.
 pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) -> Result<(Batch, Option<Lease>)> {
     let mut gatherer = table.stack(drawn, request.draw.at_least, request.squeeze_time)?;
-    let batch = Batch::gather(&mut gatherer, table.signature_token());
+    let batch = copy(&mut gatherer, table);
     let is_tracked = gatherer.items().last().is_some_and(Drawn::is_tracked);
     Ok((batch, is_tracked.then(|| Lease::new(table.clone(), Arc::new(Mutex::new(gatherer))))))
+}
+
+/// As [`gather`], on a thread that serves clients: chunks are decoded in turn, and other tasks run meanwhile. The samples
+/// return to the table if the future is dropped.
+///
+/// # Errors
+/// Those of [`gather`].
+pub async fn gather_in_turn(
+    table: &TableHandle,
+    drawn: Vec<Drawn>,
+    request: &BatchRequest,
+) -> Result<(Batch, Option<Lease>)> {
+    in_turn(table, drawn, |drawn| gather(table, drawn, request)).await
+}
+
+/// Whether a batch of these items is made so fast that a thread that serves clients may do it at once.
+pub fn is_gathered_at_once(drawn: &[Drawn]) -> bool {
+    drawn.len() <= ITEMS_AT_ONCE && is_decoded_at_once(decoded_bytes(drawn.iter().map(|drawn| &drawn.trajectory)))
+}
+
+/// Makes a batch of drawn items as [`gather_in_turn`] does.
+async fn in_turn<T>(table: &TableHandle, drawn: Vec<Drawn>, work: impl FnOnce(Vec<Drawn>) -> Result<T>) -> Result<T> {
+    let decoded = decoded_bytes(drawn.iter().map(|drawn| &drawn.trajectory));
+    let mut undelivered = Undelivered { table, drawn };
+    decode(decoded, move || {
+        let drawn = std::mem::take(&mut undelivered.drawn);
+        on_items(drawn.len(), || work(drawn))
+    })
+    .await
+}
+
+/// Drawn items that go back to their table if this is dropped.
+struct Undelivered<'a> {
+    table: &'a TableHandle,
+    drawn: Vec<Drawn>,
+}
+
+impl Drop for Undelivered<'_> {
+    fn drop(&mut self) {
+        if !self.drawn.is_empty() {
+            self.table.give_back(std::mem::take(&mut self.drawn));
+        }
+    }
+}
+
+/// Copies the items of a gatherer into a batch.
+fn copy(gatherer: &mut Gatherer, table: &TableHandle) -> Batch {
+    on_bytes(gatherer.remaining(), || Batch::gather(gatherer, table.signature_token()))
 }
 
 /// Copies the items of a gatherer into a batch. The samples return to the table unless [`Lease::received`] is called.
 fn gather_leased(table: TableHandle, mut gatherer: Gatherer, begun: Instant) -> Leased {
     let waited = begun.elapsed();
-    let batch = Batch { waited, ..Batch::gather(&mut gatherer, table.signature_token()) };
+    let batch = Batch { waited, ..copy(&mut gatherer, &table) };
     (batch, Lease::new(table, Arc::new(Mutex::new(gatherer))))
+}
+
+/// Makes a batch of drawn items as [`gather_in_turn`] does.
+async fn gather_leased_in_turn(table: TableHandle, drawn: Vec<Drawn>, draw: Draw) -> Result<Leased> {
+    let leased = |drawn| {
+        let gatherer = table.stack(drawn, draw.at_least, draw.squeeze_time)?;
+        Ok(gather_leased(table.clone(), gatherer, draw.begun))
+    };
+    in_turn(&table, drawn, leased).await
+}
+
+/// What a batch needs to be made once its items are drawn.
+#[derive(Clone, Copy)]
+struct Draw {
+    at_least: usize,
+    squeeze_time: bool,
+    begun: Instant,
 }
 
 type Leased = (Batch, Lease);
@@ -233,22 +309,23 @@ impl LocalDraw {
             let leased = (Batch::new(batch, table.signature_token()), Lease::copied(table, draws, samples));
             return Ok(Self(DrawState::Ready(Some(Ok(leased)))));
         }
-        let state = match table.sample(request.draw, peer) {
+        let draw = Draw { at_least: request.draw.at_least, squeeze_time: request.squeeze_time, begun };
+        let state = match draw_items(&table, request, peer) {
             Call::Done(Err(error)) => DrawState::Ready(Some(Err(error))),
-            Call::Done(Ok(drawn)) => match table.stack(drawn, request.draw.at_least, request.squeeze_time) {
+            Call::Done(Ok(drawn)) if !at_once && !is_gathered_at_once(&drawn) => {
+                DrawState::Task(tokio::spawn(gather_leased_in_turn(table, drawn, draw)))
+            }
+            Call::Done(Ok(drawn)) => match table.stack(drawn, draw.at_least, draw.squeeze_time) {
                 Err(error) => DrawState::Ready(Some(Err(error))),
                 Ok(gatherer) if at_once || gatherer.remaining() <= GATHER_AT_ONCE_BYTES => {
                     DrawState::Ready(Some(Ok(gather_leased(table, gatherer, begun))))
                 }
                 Ok(gatherer) => DrawState::Task(tokio::spawn(async move { Ok(gather_leased(table, gatherer, begun)) })),
             },
-            Call::Waiting(waiting) => {
-                let (at_least, squeeze_time) = (request.draw.at_least, request.squeeze_time);
-                DrawState::Task(tokio::spawn(async move {
-                    let drawn = waiting.result(deadline, Notice::warn).await?;
-                    Ok(gather_leased(table.clone(), table.stack(drawn, at_least, squeeze_time)?, begun))
-                }))
-            }
+            Call::Waiting(waiting) => DrawState::Task(tokio::spawn(async move {
+                let drawn = waiting.result(deadline, Notice::warn).await?;
+                gather_leased_in_turn(table, drawn, draw).await
+            })),
         };
         Ok(Self(state))
     }

@@ -8,7 +8,10 @@ use crate::replay_v1::client::Connection;
 use reverb_core::{Error, ItemKeys, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::lease::Lease;
-use reverb_service::local::{BatchRequest, LocalDraw, RowInsert, begin_insert, gather, sample_leased};
+use reverb_service::local::{
+    BatchRequest, LocalDraw, RowInsert, begin_insert, draw_items, gather, gather_in_turn, is_gathered_at_once,
+    sample_leased,
+};
 use reverb_service::{Batch, Call as TableCall, Notice, Replay};
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,11 +77,17 @@ impl Call for Sample<'_> {
         if let Some(copied) = sample_leased(&replay, table, request) {
             return Started::Done(Ok(sampled(copied)));
         }
-        match table.sample(request.draw, replay.this_process()) {
-            TableCall::Done(drawn) => Started::Done(drawn.and_then(|drawn| gather(table, drawn, request)).map(sampled)),
+        let table = table.clone();
+        match draw_items(&table, request, replay.this_process()) {
+            TableCall::Done(Err(error)) => Started::Done(Err(error)),
+            // A thread that serves clients must not be held up; that of the caller has nothing else to do.
+            TableCall::Done(Ok(drawn)) if Handle::try_current().is_ok() && !is_gathered_at_once(&drawn) => {
+                Started::here(async move { gather_in_turn(&table, drawn, request).await.map(sampled) })
+            }
+            TableCall::Done(Ok(drawn)) => Started::Done(gather(&table, drawn, request).map(sampled)),
             TableCall::Waiting(waiting) => Started::here(async move {
                 let drawn = waiting.result(deadline, Notice::warn).await?;
-                gather(replay.table(&request.table)?, drawn, request).map(sampled)
+                gather_in_turn(&table, drawn, request).await.map(sampled)
             }),
         }
     }

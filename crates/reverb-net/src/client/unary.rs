@@ -16,9 +16,10 @@ use crate::replay_v1::proto::{
 use crate::replay_v1::wire::{changes_to_wire, got_from_wire, newer_from_wire, peeked_from_wire, status_from_wire};
 use reverb_core::{Error, ItemKey, Result, TableChanges};
 use reverb_observe::documents::observed;
+use reverb_service::decoding::{beside_others, on_items};
 use reverb_service::get::{Found, Got, MAX_KEYS, get, newer};
 use reverb_service::peek::{Peeked, peek};
-use reverb_service::{Batch, Replay, TableStatus};
+use reverb_service::{Batch, Replay, TableHandle, TableStatus};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -60,7 +61,9 @@ impl Call for Mutate<'_> {
     type Answer = Option<u64>;
 
     fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, Option<u64>> {
-        Started::Done(replay.table(self.table).and_then(|table| table.mutate(&self.updates, &self.deletes).map(Some)))
+        let count = self.updates.len() + self.deletes.len();
+        let mutate = |table: &TableHandle| on_items(count, || table.mutate(&self.updates, &self.deletes).map(Some));
+        Started::Done(replay.table(self.table).and_then(mutate))
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Option<u64>> {
@@ -108,7 +111,7 @@ impl Call for Reset<'_> {
     type Answer = ();
 
     fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()> {
-        Started::Done(replay.table(self.table).map(|table| table.reset()))
+        Started::Done(replay.table(self.table).map(|table| beside_others(|| table.reset())))
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
@@ -151,7 +154,7 @@ impl Call for Configure<'_> {
                                             or start the server with this package";
 
     fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()> {
-        Started::Done(replay.table(self.table).and_then(|table| table.configure(self.changes)))
+        Started::Done(replay.table(self.table).and_then(|table| beside_others(|| table.configure(self.changes))))
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {

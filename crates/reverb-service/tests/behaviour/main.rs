@@ -6,6 +6,7 @@ mod bench_tables;
 mod common;
 mod item_size;
 mod journal;
+mod local_draws;
 mod long_turns;
 mod long_waits;
 mod shared_chunks;
