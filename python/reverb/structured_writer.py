@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reverb._conditions import Condition, ConditionBuilder, ConditionProto, as_int32
 from reverb.cc import patterns_pb2
-from reverb.data import leaves, nests, signatures
+from reverb.data import leaves, nests, signatures, structures
 from reverb.writing.patterns.signature import infer_signature
 from reverb.writing.patterns.writer import StructuredWriter
 
@@ -138,7 +138,7 @@ def create_config(
     """Combines a pattern with the table for its items and the conditions for creating them.
 
     Args:
-      pattern: Nest of pattern nodes, which describes the item.
+      pattern: Nest of pattern nodes, which describes the item. Its attrs objects become named tuples of their fields.
       table: Name of the table for the items.
       conditions: Conditions that must all hold for an item to be created. By default there are none. Writers add the
         condition that the buffers hold enough steps.
@@ -159,11 +159,11 @@ def create_config(
         raise TypeError(f"`priority` must be a Priority message, got {priority!r} ({type(priority).__name__}).")
     config = patterns_pb2.StructuredWriterConfig(table=table, priority=priority)
 
-    def encode_leaf(leaf: Any, message: Any) -> None:
-        config.flat.append(_checked_node(leaf))
+    def encode_leaf(_: Any, message: Any) -> None:
         message.none_value.SetInParent()
 
-    signatures.encode_nest(pattern, config.pattern_structure, encode_leaf)
+    signatures.encode_nest(structures.skeleton(pattern), config.pattern_structure, encode_leaf)
+    config.flat.extend(map(_checked_node, nests.dm_tree().flatten(pattern)))
     config.conditions.extend(_checked_condition(*place) for place in enumerate(conditions or ()))
     return config
 
@@ -189,7 +189,7 @@ def _checked_condition(index: int, condition: Any) -> Any:
 
 
 def unpack_pattern(config: Config) -> Pattern:
-    """The pattern of a config, as it was passed to `create_config`.
+    """The pattern of a config, as it was passed to `create_config`, with named tuples for attrs objects.
 
     Args:
       config: Config to take the pattern from. Without `pattern_structure` the pattern is a list of nodes.

@@ -248,14 +248,23 @@ WAYS = list(puts_by_item(None))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", [Named, Fields], ids=["named_tuple", "attrs"])
 def test_fields_are_matched_by_name_where_the_signature_is_a_mapping(client, kind, way):
-    if kind is Fields and way in ("patterns", "batched_patterns", "sequence_adder"):
-        pytest.skip("patterns are nests of dicts, lists and tuples")
     put = puts_by_item(client)[way]
     for _ in range(3):
         put(kind(TWO, ONE))
         [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
         assert {name: value.item() for name, value in sample.data.items()} == {"reward": 1.0, "value": 2.0}
         client.reset("t")
+
+
+@pytest.mark.parametrize("kind", [Named, Fields], ids=["named_tuple", "attrs"])
+def test_observations_of_transitions_are_matched_by_name(serve, kind):
+    parts = {"observation": SIGNATURE, "next_observation": SIGNATURE, "action": SCALAR, "reward": SCALAR}
+    client = serve(make_table("t", signature={**parts, "discount": SCALAR}))
+    with adders.NStepTransitionAdder(client, "t", n=1, discount=0.5) as adder:
+        adder.add(kind(TWO, ONE), ONE, 1.0, kind(ONE, TWO))
+    [sample] = client.sample("t", emit_timesteps=False, unpack_as_table_signature=True)
+    assert {name: value.item() for name, value in sample.data["observation"].items()} == {"reward": 1, "value": 2}
+    assert {name: value.item() for name, value in sample.data["next_observation"].items()} == {"reward": 2, "value": 1}
 
 
 @pytest.mark.parametrize("way", WAYS)

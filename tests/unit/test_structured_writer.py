@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+import attr
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from reverb.structured_writer import Condition
 from reverb.tensor_spec import TensorSpec
 
 Pair = collections.namedtuple("Pair", "second first")
+Fields = attr.make_class("Fields", ["first", "second"])
 STEP = {"a": None, "b": [1, (2,)], "c": Pair(3, 4)}
 SPEC = {
     "a": TensorSpec((), np.float32),
@@ -171,6 +173,16 @@ def test_config_has_nodes_in_flat_order_and_the_constant_one():
 def test_pattern_is_unpacked_to_its_structure(make):
     pattern = make(sw.create_reference_step(STEP))
     assert sw.unpack_pattern(sw.create_config(pattern, "t")) == pattern
+
+
+def test_attrs_objects_of_a_pattern_become_named_tuples():
+    step = sw.create_reference_step(Fields({"z": 1, "a": 2}, 3))
+    config = sw.create_config(Fields({"k": step.first["a"][-1]}, step.second[-2:]), "t")
+    assert [node.flat_source_index for node in config.flat] == [0, 2]
+    pattern = sw.unpack_pattern(config)
+    assert pattern == ({"k": step.first["a"][-1]}, step.second[-2:])
+    assert (type(pattern).__name__, pattern._fields) == ("Fields", ("first", "second"))
+    assert sw.infer_signature([config], Fields({"z": SPEC["d"], "a": SPEC["a"]}, SPEC["b"])).second.shape == [2, 3, 3]
 
 
 def test_pattern_without_structure_is_a_list():
