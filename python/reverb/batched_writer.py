@@ -12,18 +12,20 @@ loop over the environments.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding
-from reverb.data import checks, structures
+from reverb.data import checks, nests, structures
 from reverb.data.arrays import as_array
 from reverb.data.keys import is_max
+from reverb.replay_sample import Ragged
+from reverb.reverb_types import TableInfo, table_infos
 from reverb.writing.flushing import FlushingWriter
-from reverb.writing.history import History
+from reverb.writing.history import History, whole_column_line
 from reverb.writing.key_check import KeyChecker, order_in_table, pattern_orders
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import FixedStructure, Structure
@@ -67,6 +69,9 @@ class BatchedHistory:
             raise TypeError(f"indices must be integers or slices, not {type(key)}") from None
         return BatchedColumn(self._column, row, row + 1 if row != -1 else None, 1, squeeze=True)
 
+    # Without this, iteration would never end: Python would try the keys 0, 1, 2, ..., and each of them gives a column.
+    __iter__ = None
+
 
 class BatchedWriter(FlushingWriter):
     """Writes the steps of `num_envs` environments. Created by `Client.batched_writer`.
@@ -94,12 +99,14 @@ class BatchedWriter(FlushingWriter):
             [config.SerializeToString() for config in configs],
             options,
         )
-        # What is asked for the signatures of tables. `reverb.aio` replaces it.
+        # What is asked for the signatures of tables. `reverb.aio` replaces both.
         self.signatures: KeyChecker = client
+        self.table_infos: Callable[[], dict[str, TableInfo]] = lambda: table_infos(client, None)
         self._configs = configs
         self._has_patterns = bool(configs)
         # The order of the columns of items in their tables, for each table with a structure that was found to fit it.
         self._orders: dict[Any, list[int]] = {}
+        self._is_new = True
         # Replaced by the append of the extension once the patterns are known to fit their tables.
         self._append = self._check_and_append if configs else self._writer.append
         super().__init__(self._writer)
@@ -121,8 +128,9 @@ class BatchedWriter(FlushingWriter):
 
         Args:
           data: Nest of arrays `[num_envs, ...]`, one row per environment. Rows that differ in the length of their first
-            axis are given as a `Ragged` of `num_envs` items, or as a list of `num_envs` arrays. A list whose arrays
-            could be columns `[num_envs, ...]` is a nest of columns.
+            axis are given as a `Ragged` of `num_envs` items, or as a list of `num_envs` arrays. If the arrays of a list
+            in the first step could be columns `[num_envs, ...]`, the list is a nest of columns, unless a table's
+            signature has one array of open length at its place: the writer asks the server for the signatures.
           episode_end: Bools `[num_envs]` that mark the environments whose episode ends with this step. Later items
             cannot refer to the rows of these episodes. None marks no environment.
           mask: Bools `[num_envs]` that mark the environments that have a step; other rows are ignored. None marks all.
@@ -142,7 +150,7 @@ class BatchedWriter(FlushingWriter):
         given = None if priorities is None else self._as_priorities(priorities, (self._num_envs,))
         more = self._as_mask("mask", mask), self._as_mask("episode_end", episode_end), given
         try:
-            self._append(data, *more)
+            self._append(self._as_specified(data) if self._is_new else data, *more)
         except ValueError as refused:
             rows = None if getattr(refused, "step_taken", False) else self._with_rows(data)
             if rows is None:
@@ -153,6 +161,7 @@ class BatchedWriter(FlushingWriter):
                 if getattr(error, "step_taken", False):
                     raise
                 raise refused from None
+        self._is_new = False
 
     def _with_rows(self, data: Any) -> Any:
         """A step that was refused, with a `Ragged` for each list of one array for each environment.
@@ -176,6 +185,30 @@ class BatchedWriter(FlushingWriter):
 
         step = tree.traverse(as_ragged, data)
         return step if found else None
+
+    def _as_specified(self, data: Any) -> Any:
+        """A first step with a `Ragged` for each list that could be columns, too, but is rows by a table's signature.
+
+        Raises:
+          UnavailableError: There is a list that could be both, and the server cannot be reached.
+        """
+        if not self._has_two_readings(data):
+            return data
+        tables = {config.table for config in self._configs}
+        for name, info in self.table_infos().items():
+            if not tables or name in tables:
+                data = structures.lists_as_specified(data, info.signature)
+        return data
+
+    def _has_two_readings(self, node: Any) -> bool:
+        """Whether a list of an array for each environment could also be columns, arrays `[num_envs, ...]`."""
+        if isinstance(node, Mapping):
+            return any(map(self._has_two_readings, node.values()))
+        if not isinstance(node, (list, tuple)) or isinstance(node, Ragged):
+            return False
+        if isinstance(node, list) and len(node) == self._num_envs and not any(map(nests.is_container, node)):
+            return all(np.shape(row)[:1] == (self._num_envs,) for row in node)
+        return any(map(self._has_two_readings, node))
 
     def _check_and_append(
         self,
@@ -276,7 +309,9 @@ class BatchedWriter(FlushingWriter):
         if not columns:
             raise ValueError("trajectory must not be empty.")
         if any(not isinstance(column, BatchedColumn) for column in columns):
-            raise TypeError(f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}")
+            line = whole_column_line(trajectory, BatchedHistory)
+            text = f"All leaves of `trajectory` must be `BatchedColumn` but got {trajectory!r}"
+            raise TypeError(text if line is None else f"{line}\n{text}")
         order = self._orders.get((table, structure))
         if order is None:
             order = order_in_table(self.signatures, table, structures.skeleton(trajectory, BatchedColumn))

@@ -18,7 +18,7 @@ from reverb.data import checks
 from reverb.data.keys import ItemPriority
 from reverb.errors import TableNotFoundError
 from reverb.writing.flushing import FlushingWriter, as_seconds
-from reverb.writing.history import History
+from reverb.writing.history import History, whole_column_line
 from reverb.writing.options import WriterOptions
 from reverb.writing.structure import Structure
 
@@ -203,6 +203,11 @@ class TrajectoryWriter(FlushingWriter):
           clear_buffers: Whether to drop the values kept so far.
         """
         self._writer.end_episode(clear_buffers)
+
+
+def whole_column(trajectory: Any) -> str | None:
+    """Says which leaf of a trajectory is a whole column of a history; for the extension, as `whole_column_line`."""
+    return whole_column_line(trajectory, _ColumnHistory)
 
 
 def check_keep_alive(num_keep_alive_refs: int) -> None:

@@ -328,3 +328,110 @@ def test_batched_writer_keeps_lists_of_columns_and_names_what_is_wrong_with_them
         assert writer.create_items("table", 1.0, [pair[0][-1], pair[1][-1]]).all()
     samples = client.sample("table", 2, emit_timesteps=False)
     assert [[column.tolist() for column in sample.data] for sample in samples] == [[1, 3], [2, 4]]
+
+
+def newest(writer):
+    return tree.map_structure(lambda column: column[-1], writer.history)
+
+
+def pattern_config():
+    pattern = structured_writer.pattern_from_transform(
+        {"id": 0, "tokens": 0}, lambda step: tree.map_structure(lambda x: x[-1], step)
+    )
+    return structured_writer.create_config(pattern, "table")
+
+
+def test_the_row_writer_takes_rows_of_open_length(serve):
+    client = serve(once())
+    with client.writer(2, chunk_length=2) as writer:
+        for number, length in enumerate(LENGTHS):
+            writer.append({"id": number, "tokens": Ragged(tokens(length, 10 * number), np.array([length]))})
+            writer.create_item("table", 1, 1.0)
+        with pytest.raises(ValueError, match="incompatible shapes"):
+            writer.create_item("table", 2, 1.0)
+        writer.append({"id": 3, "tokens": tokens(2, 30)})
+        writer.create_item("table", 1, 1.0)
+    assert_rows(client.sample_batch("table", 4).data, [*LENGTHS, 2])
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "structured", "row", "batched"])
+@pytest.mark.parametrize("other", ["array", "list"])
+def test_a_writer_that_refuses_another_length_says_what_to_write_and_goes_on(serve, kind, other):
+    client = serve(once())
+    make = {
+        "trajectory": lambda: client.trajectory_writer(2),
+        "structured": lambda: client.structured_writer([pattern_config()]),
+        "row": lambda: client.writer(2, chunk_length=2),
+        "batched": lambda: client.batched_writer(1),
+    }
+
+    def step(number, rows):
+        return {"id": np.array([number]) if kind == "batched" else number, "tokens": rows}
+
+    def plain(length):
+        return tokens(length)[None] if kind == "batched" else tokens(length)
+
+    def make_item(writer):
+        if kind == "row":
+            writer.create_item("table", 1, 1.0)
+        elif kind == "batched":
+            writer.create_items("table", 1.0, {name: writer.history[name][-1] for name in ("id", "tokens")})
+        elif kind == "trajectory":
+            writer.create_item("table", 1.0, newest(writer))
+
+    with make[kind]() as writer:
+        writer.append(step(0, plain(3)))
+        make_item(writer)
+        with pytest.raises(ValueError, match=r"tokens.*\n?.*reverb\.Ragged\(") as caught:
+            writer.append(step(1, plain(5) if other == "array" else [plain(5)]))
+        assert not getattr(caught.value, "step_taken", False)
+        writer.append(step(1, Ragged(tokens(5, 10), np.array([5]))))
+        make_item(writer)
+    assert_rows(client.sample_batch("table", 2).data, [3, 5])
+
+
+def test_a_column_of_a_list_is_named_where_it_is_taken_for_a_row(serve):
+    client = serve(once())
+    with client.trajectory_writer(2) as writer:
+        writer.append({"id": 0, "tokens": [tokens(2)]})
+        with pytest.raises(
+            TypeError, match=r"^tokens/0: expected rows.*reverb\.Ragged\(.*\nAll leaves of `trajectory`"
+        ):
+            writer.create_item("table", 1.0, {name: writer.history[name][-1:] for name in ("id", "tokens")})
+        with pytest.raises(
+            TypeError, match=r"^id: expected rows of the column, such as `\[-1:\]`, got the whole column\.\n"
+        ):
+            writer.create_item("table", 1.0, writer.history)
+        writer.create_item("table", 1.0, newest(writer))
+    assert_rows(client.sample_batch("table", 1).data, [2])
+    client = serve(make_table("table"))
+    with client.batched_writer(3) as writer:
+        writer.append({"tokens": [tokens(3)] * 3})
+        with pytest.raises(
+            TypeError, match=r"^tokens/0: expected rows.*reverb\.Ragged\(.*\nAll leaves of `trajectory`"
+        ):
+            writer.create_items("table", 1.0, {"tokens": writer.history["tokens"][-1:]})
+        with pytest.raises(TypeError, match="not iterable"):
+            iter(writer.history["tokens"][0])
+        assert writer.create_items("table", 1.0, {"tokens": [x[-1:] for x in writer.history["tokens"]]}).all()
+
+
+def test_several_rows_for_one_step_are_told_what_to_write(serve):
+    client = serve(once())
+    with pytest.raises(ValueError, match="^tokens is a list of 2 leaves; .*`reverb.Ragged` of one row"):
+        client.insert({"id": 0, "tokens": [tokens(2), tokens(3)]}, {"table": 1.0})
+    insert_rows(client, [2])
+    assert_rows(client.sample_batch("table", 1).data, [2])
+
+
+@pytest.mark.parametrize("with_configs", [False, True], ids=["create_items", "patterns"])
+def test_the_first_list_of_a_batched_writer_is_rows_where_the_signature_says_so(serve, with_configs):
+    client = serve(once(), make_table("other", signature={"tokens": [TensorSpec([], np.int32)] * 3}))
+    rows = [tokens(3, 10 * env) for env in range(3)]
+    with client.batched_writer(3, configs=[pattern_config()] if with_configs else []) as writer:
+        for lengths in ([3, 3, 3], LENGTHS, [3, 3, 3]):
+            writer.append({"id": np.arange(3), "tokens": rows if lengths == [3] * 3 else ragged(lengths).split()})
+            if not with_configs:
+                writer.create_items("table", 1.0, {name: writer.history[name][-1] for name in ("id", "tokens")})
+            writer.flush()
+            assert_rows(client.sample_batch("table", 3).data, lengths)

@@ -362,7 +362,9 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
             `[num_envs]`, or "max"; None means those of the configs.
         """
         if not self._has_signatures:
-            self._writer.signatures, self._has_signatures = await self._tables(), True
+            tables = await self._tables()
+            self._writer.signatures, self._writer.table_infos = tables, lambda: infos_of(tables.statuses())
+            self._has_signatures = True
         await self._take_room(int(self._has_patterns), None)
         self._writer.append(data, episode_end=episode_end, mask=mask, priorities=priorities)
 

@@ -15,6 +15,10 @@ from reverb.data import signatures
 from reverb.data.arrays import as_array
 from reverb.replay_sample import Ragged
 
+LIST_IS_NEST = (
+    "A list in a step is a nest, with a column for each of its arrays: append one array, and rows that differ in "
+    "length as a `reverb.Ragged(values, row_lengths)`."
+)
 _STACKED = "insert_batch takes n stacked steps, arrays [n, ...]"
 _REMEDY = "One step: insert. A list of steps: stack them first."
 
@@ -77,12 +81,12 @@ def likely_mistake(data: Any, structure: bytes, is_batch: bool) -> str | None:
     is_sequence = isinstance(data, (list, tuple)) and all(isinstance(step, Mapping) for step in data)
     if is_batch and is_sequence and isinstance(signature, Mapping):
         return f"{_STACKED}; got {_described(data)} of {len(data)} steps. {_REMEDY}"
-    for path, value in _sequences_for_leaves(data, signature, ""):
+    for path, value, spec in _sequences_for_leaves(data, signature, ""):
         count = sum(1 for _ in _leaves(value, ""))
-        return (
-            f"{path or 'the data'} is {_described(value)} of {count} leaves; np.asarray makes one array "
-            f"(lists are nests)."
-        )
+        what = f"{path or 'the data'} is {_described(value)} of {count} leaves"
+        if not is_batch and _has_open_length(spec):
+            return f"{what}; one step has one row there, an array or a `reverb.Ragged` of one row (lists are nests)."
+        return f"{what}; np.asarray makes one array (lists are nests)."
     if is_batch:
         shapes = [(path, list(getattr(leaf, "shape", ()))) for path, leaf in _leaves(data, "")]
         if _fit(shapes, signature):
@@ -99,8 +103,8 @@ def _text(shape: list[int]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def _sequences_for_leaves(data: Any, signature: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The lists and tuples of data at places where the signature has a leaf, each with its path."""
+def _sequences_for_leaves(data: Any, signature: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """The lists and tuples of data at places where the signature has a leaf, each with its path and the leaf."""
     if isinstance(signature, Mapping):
         if isinstance(data, Mapping):
             for key in sorted(signature):
@@ -111,7 +115,7 @@ def _sequences_for_leaves(data: Any, signature: Any, path: str) -> Iterator[tupl
             for position, (value, spec) in enumerate(zip(data, signature, strict=True)):
                 yield from _sequences_for_leaves(value, spec, f"{path}/{position}" if path else str(position))
     elif signature is not None and isinstance(data, (list, tuple)) and not isinstance(data, Ragged):
-        yield path, data
+        yield path, data, signature
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:

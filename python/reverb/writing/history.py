@@ -1,7 +1,9 @@
-"""The type of the histories of writers, which have the structure of the steps."""
+"""The histories of writers, which have the structure of the steps: their type, and what is no item of them."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol, SupportsIndex, TypeVar, overload
+
+from reverb.data import leaves, structures
 
 ColumnT = TypeVar("ColumnT", covariant=True)
 
@@ -23,3 +25,23 @@ class History(Protocol[ColumnT]):
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
+
+
+def whole_column_line(trajectory: Any, kind: type) -> str | None:
+    """Says which leaf of a trajectory is a column instead of rows of it.
+
+    Args:
+      trajectory: Nest that should have rows.
+      kind: Type of the columns of the history.
+
+    Returns:
+      A line that says what to write; None if no leaf is a column.
+    """
+    import tree
+
+    for path, leaf in tree.flatten_with_path(leaves.without_ragged(trajectory)):
+        if isinstance(leaf, kind):
+            name = "/".join(map(str, path)) or "the trajectory"
+            line = f"{name}: expected rows of the column, such as `[-1:]`, got the whole column."
+            return f"{line} {structures.LIST_IS_NEST}" if any(isinstance(key, int) for key in path) else line
+    return None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reverb.data import nests
+from reverb.data.structures import LIST_IS_NEST
 
 Path = tuple[Any, ...]
 
@@ -119,10 +120,13 @@ class FixedStructure:
             for what, some, others in (("missing", self._paths, paths), ("unknown", paths, self._paths)):
                 if different := ["/".join(map(str, path)) for path in some if path not in set(others)]:
                     lines.append(f"{what}: {', '.join(different)}")
+            if any(path[:-1] in self._paths and isinstance(path[-1], int) for path in paths if path):
+                lines.append(LIST_IS_NEST)
             raise ValueError("\n".join(lines))
         if self._paths is not None and paths != self._paths:
             got, wanted = next(pair for pair in zip(paths, self._paths, strict=True) if pair[0] != pair[1])
-            raise ValueError(f"The structure of the step differs from the first: got a leaf {got}, expected {wanted}.")
+            text = f"The structure of the step differs from the first: got a leaf {got}, expected {wanted}."
+            raise ValueError(f"{text} {LIST_IS_NEST}" if got[:-1] == wanted and isinstance(got[-1], int) else text)
         return list(range(len(paths))), []
 
     def commit(self) -> None:
@@ -200,7 +204,8 @@ def _plan(node: "_Node | None", value: Any, path: Path) -> _Planned:
         return _Planned(node, value, path, is_container=False)
     if isinstance(node, _Leaf):
         if node.has_values:
-            raise ValueError(f"Field {path}: earlier steps have a value here, got a {type(value).__name__}.")
+            text = f"Field {path}: earlier steps have a value here, got a {type(value).__name__}."
+            raise ValueError(f"{text} {LIST_IS_NEST}" if isinstance(value, list) else text)
         # The leaf has always been None.
         node = None
     if isinstance(node, _Container) and node.is_sequence != _is_sequence(value):

@@ -1,6 +1,6 @@
 //! The reasons why a step is not appended.
 
-use crate::tensor::shape_text;
+use crate::tensor::{differ_in_first_axis, shape_text};
 use crate::{DType, Error, Shape};
 
 /// The reason why a step was not appended. No part of it was.
@@ -40,6 +40,11 @@ impl From<Error> for AppendError {
 }
 
 impl AppendError {
+    /// Whether the value differs from those of its column in the length of its first axis alone.
+    pub fn is_other_length(&self) -> bool {
+        matches!(self, Self::WrongShape { got, expected, .. } if differ_in_first_axis(got, expected))
+    }
+
     /// Converts this to an error for users, who identify columns by their path in a step and values by their text.
     pub fn describe(self, path: impl Fn(u32) -> String, value: impl Fn(u32) -> String) -> Error {
         match self {

@@ -2,6 +2,7 @@
 
 use super::session::{WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
+use super::steps_in::describe;
 use crate::array_in::{Leaf, check_one_step, convert};
 use crate::client::Client;
 use crate::errors::PyReverbResult;
@@ -98,7 +99,7 @@ impl RowWriter {
             )
         };
         appended.map_err(|(first, error)| {
-            error.describe(|column| path(data, (column - first) as usize), |_| String::new())
+            describe(error, |column| path(data, (column - first) as usize), |_| String::new())
         })?;
         if is_new {
             let nest = Arc::new(skeleton(data).map_err(|error| error.after_step(py))?);
@@ -178,7 +179,8 @@ impl Rows {
         let mut first = self.shapes.last().map_or(0, |shape| shape.first_column);
         let values = |first: u32| -> Vec<_> {
             let leaves = leaves.iter().zip(first..);
-            leaves.map(|(leaf, column)| ColumnValue { column, value: leaf.value(), opens_rows: false }).collect()
+            let values = leaves.map(|(leaf, column)| (column, leaf.value(), leaf.is_ragged()));
+            values.map(|(column, value, opens_rows)| ColumnValue { column, value, opens_rows }).collect()
         };
         let mut result = match self.shapes.last() {
             Some(shape) if shape.width == width => self.steps.append(&values(first), false),

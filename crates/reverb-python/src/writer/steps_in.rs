@@ -10,6 +10,10 @@ use reverb_core::Error;
 use reverb_core::writer::{AppendError, ColumnValue};
 use std::sync::Arc;
 
+/// What to write where the rows of a column differ in length.
+const OTHER_LENGTH: &str = "Rows of a column may differ in length where they are given as a `reverb.Ragged(values, \
+                            row_lengths)`: one row is `reverb.Ragged(row, np.array([len(row)]))`.";
+
 /// Structures of steps that are remembered; a program has few.
 const KEPT_STRUCTURES: usize = 16;
 
@@ -159,6 +163,15 @@ impl Step<'_> {
             let index = self.columns.iter().position(|&other| other == column);
             index.map_or_else(String::new, |index| self.objects[index].to_string())
         };
-        error.describe(|column| structure.path(py, column), value)
+        describe(error, |column| structure.path(py, column), value)
+    }
+}
+
+/// An error for users, who identify columns by their path in a step and values by their text.
+pub fn describe(error: AppendError, path: impl Fn(u32) -> String, value: impl Fn(u32) -> String) -> Error {
+    let is_other_length = error.is_other_length();
+    match error.describe(path, value) {
+        Error::InvalidArgument(text) if is_other_length => Error::invalid(format!("{text}\n{OTHER_LENGTH}")),
+        error => error,
     }
 }

@@ -12,6 +12,7 @@ use crate::priorities::Priority;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use reverb_core::writer::{ColumnOptions, Selection, StepBuffer, WriterItem};
 
 /// Appends steps, and makes items of their rows.
@@ -143,7 +144,11 @@ fn columns(trajectory: &Bound<'_, PyAny>) -> PyReverbResult<(Box<[Selection]>, O
     let flat = flatten_and_hash(trajectory, &mut leaves);
     let refuse = || {
         let got = trajectory.repr().map_or_else(|_| "?".into(), |repr| repr.to_string());
-        PyTypeError::new_err(format!("All leaves of `trajectory` must be `TrajectoryColumn` but got {got}"))
+        let text = format!("All leaves of `trajectory` must be `TrajectoryColumn` but got {got}");
+        PyTypeError::new_err(match whole_column(trajectory) {
+            Ok(Some(line)) => format!("{line}\n{text}"),
+            _ => text,
+        })
     };
     let structure = flat.map_err(|_| refuse())?;
     let selection = |leaf: Bound<'_, PyAny>| match leaf.cast::<TrajectoryColumn>() {
@@ -151,6 +156,14 @@ fn columns(trajectory: &Bound<'_, PyAny>) -> PyReverbResult<(Box<[Selection]>, O
         Err(_) => Err(refuse().into()),
     };
     Ok((leaves.into_iter().map(selection).collect::<PyReverbResult<_>>()?, structure))
+}
+
+/// Says which leaf is all of a column instead of rows of it.
+fn whole_column(trajectory: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    static WHOLE_COLUMN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = trajectory.py();
+    let say = WHOLE_COLUMN.import(py, "reverb.trajectory_writer", "whole_column")?;
+    say.call1((trajectory,))?.extract()
 }
 
 fn column_options((num_keep_alive_refs, max_chunk_length): (u32, Option<u32>)) -> ColumnOptions {
