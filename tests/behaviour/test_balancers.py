@@ -1,12 +1,13 @@
 """Clients behind HAProxy and nginx: the recipes of docs/scale.md, and what wrong configurations say."""
 
+import contextlib
 import threading
 import time
 
 import numpy as np
 import pytest
 from balancer_support import Balancer, Servers, in_threads, recipe, with_limits, write_items
-from behaviour_support import eventually
+from behaviour_support import Background, eventually
 
 from reverb import errors
 from reverb.loaders import NumpyLoader
@@ -207,6 +208,59 @@ def test_a_proxy_without_servers_is_named(servers, balance):
         errors.ReverbError, match="a proxy has answered with the HTTP status 502 Bad Gateway: it reaches"
     ):
         balance(recipe("nginx")).client().server_info(timeout=2)
+
+
+@recipes
+@pytest.mark.ports
+def test_a_server_that_was_stopped_and_stays_down_counts_as_one_lost_server(servers, balance, name):
+    balancer = balance(recipe(name))
+    stop = threading.Event()
+
+    def write(client):
+        written = 0
+        with client.trajectory_writer(1) as writer:
+            while not stop.is_set():
+                writer.append(np.int64(written))
+                writer.create_item("table", 1.0, writer.history[-1:])
+                writer.flush(timeout=60)
+                written += 1
+        return written
+
+    def load(client):
+        with NumpyLoader(client, "empty", batch_size=1, timeout=60) as loader:
+            return next(iter(loader)).data[0].item()
+
+    def draw(client):
+        # Of a server that was stopped for good alone, a call raises ServerStoppedError, which is none of these.
+        while True:
+            with contextlib.suppress(errors.UnavailableError):
+                return client.sample_batch("empty", 1, timeout=60).data[0].item()
+
+    draws = [Background(call, balancer.client()) for call in [draw] * 6 + [load] * 3]
+    writers = [Background(write, balancer.client()) for _ in range(6)]
+
+    def has_all_kinds(client):
+        tables = client.server_info()
+        return tables["empty"].waiting_samples > 0 and tables["table"].current_size > 0
+
+    try:
+        eventually(lambda: servers.num_waiting() >= len(draws) and any(map(has_all_kinds, servers.clients)))
+        number = [*map(has_all_kinds, servers.clients)].index(True)
+        servers.all.pop(number).stop()
+        size = sum(servers.sizes())
+        eventually(lambda: sum(servers.sizes()) > size + 200)
+
+        def all_have_drawn():
+            for client in servers.clients:
+                if not client.server_info()["empty"].current_size:
+                    client.insert(np.int64(7), {"empty": 1.0})
+            return not any(one.is_running for one in draws)
+
+        eventually(all_have_drawn)
+    finally:
+        stop.set()
+    assert [one.result() for one in draws] == [7] * len(draws)
+    assert all(one.result() > 0 for one in writers)
 
 
 @pytest.mark.ports
