@@ -43,6 +43,21 @@ def test_a_figure_that_is_not_known_is_a_dash(known, unknown):
     assert "waiting" not in shown(unknown)
 
 
+def test_rates_are_those_of_what_the_server_has_counted(known, unknown):
+    def look(inserts, samples, of=known):
+        return Look(dataclasses.replace(of, process_inserts=inserts, process_samples=samples))
+
+    # The totals of the table are the same in all looks.
+    now = look(30, 50)
+    now.measure(look(10, 0), 2.0)
+    assert (now.inserts_per_second, now.samples_per_second) == (10.0, 25.0)
+    # The server was restarted.
+    now.measure(look(31, 50), 2.0)
+    assert (now.inserts_per_second, now.samples_per_second) == (None, 0.0)
+    now.measure(look(None, None, unknown), 2.0)
+    assert (now.inserts_per_second, now.samples_per_second) == (0.0, 0.0)
+
+
 def test_json_has_all_figures_and_null_for_those_that_are_not_known(known, unknown, capsys):
     output.print_json([Look(known).as_json(), Look(unknown).as_json()])
     one, other = json.loads(capsys.readouterr().out)

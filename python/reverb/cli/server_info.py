@@ -40,6 +40,24 @@ class Look:
         """Number of samples so far."""
         return int(self.info.rate_limiter_info.sample_stats.completed)
 
+    def measure(self, earlier: "Look", seconds: float) -> None:
+        """Sets the rates since an earlier look, `seconds` ago. They are not known across a restart of the server.
+
+        A table's totals jump where a checkpoint is restored and fall where samples go back, so what the server itself
+        has counted comes first.
+        """
+        inserts = self._grown(earlier, "process_inserts", "inserts")
+        samples = self._grown(earlier, "process_samples", "samples")
+        self.inserts_per_second = None if inserts is None else inserts / seconds
+        self.samples_per_second = None if samples is None else samples / seconds
+
+    def _grown(self, earlier: "Look", figure: str, total: str) -> int | None:
+        now, then = getattr(self.info, figure), getattr(earlier.info, figure)
+        if now is None or then is None:
+            # A server of dm-reverb tells only totals.
+            now, then = getattr(self, total), getattr(earlier, total)
+        return now - then if now >= then else None
+
     @property
     def ratio(self) -> float | None:
         """Samples per insert; None without inserts."""
@@ -117,9 +135,7 @@ def _looks(client: _binding.Client, interval: float, timeout: float) -> Iterator
         now = time.monotonic()
         looks = {name: Look(info) for name, info in infos.items()}
         for name in looks.keys() & before.keys():
-            look, earlier = looks[name], before[name]
-            look.inserts_per_second = (look.inserts - earlier.inserts) / (now - then)
-            look.samples_per_second = (look.samples - earlier.samples) / (now - then)
+            looks[name].measure(before[name], now - then)
         before, then = looks, now
         yield list(looks.values())
 
