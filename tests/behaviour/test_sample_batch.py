@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import tree
 from behaviour_support import Background, draw_values, eventually, info_of, insert_values, make_table, num_samples
 
 import reverb
 from reverb import errors
+from reverb.loaders import NumpyLoader
 from reverb.tensor_spec import TensorSpec
 
 
@@ -31,6 +33,21 @@ def test_info_has_one_array_per_field(serve):
     np.testing.assert_array_equal(info.priority, priorities)
     np.testing.assert_allclose(info.probability, priorities / 8, rtol=1e-12)
     np.testing.assert_array_equal(info.table_size, 3)
+
+
+def test_a_batch_is_taken_apart_as_a_named_tuple(client):
+    insert_values(client, range(3))
+    batches = [client.sample_batch("table", 3), next(NumpyLoader(client, "table", batch_size=3, num_batches=1))]
+    for batch in batches:
+        # All of these ask for the length, so that it cannot be the number of items, nor be refused.
+        match batch:
+            case (info, data, *_):
+                assert (len(info.key), data) == (3, batch.data)
+            case _:
+                pytest.fail("the pattern does not match")
+        assert next(reversed(batch)) is batch[-1]
+        up_to = tree.flatten_up_to(type(batch)(*range(len(batch._fields))), batch)
+        assert [id(part) for part in up_to] == [id(part) for part in batch]
 
 
 def test_times_sampled_counts_within_a_batch(serve):
