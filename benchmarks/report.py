@@ -76,6 +76,7 @@ def sections(by_area):
         ("buffers", buffers),
         ("operations", operations),
         ("stalls", stalls),
+        ("open_length", open_length),
         ("torchrl", torchrl),
     ):
         if area in by_area:
@@ -198,6 +199,13 @@ def stalls(results):
         longest = result["longest call, median ms"]
         rows.append([result["work"], result["large call, median s"], longest, f"{min(rounds)} to {max(rounds)}"])
     return "### Large calls of another client\n\n" + table_of(header, rows)
+
+
+def open_length(results):
+    header = ["road", "open length, µs", "fixed length, µs", "open / fixed"]
+    keys = ["road", "open, median us", "fixed, median us", "open / fixed"]
+    rows = [[result[key] for key in keys] for result in results]
+    return "### A row of 1,000 tokens, its length open or fixed: an insert\n\n" + table_of(header, rows)
 
 
 def torchrl(results):
