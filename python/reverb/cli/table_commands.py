@@ -28,8 +28,11 @@ def configure(
     min_size: Annotated[int | None, typer.Option(help="Rate limiter: items before the first draw.")] = None,
     samples_per_insert: Annotated[float | None, typer.Option(help="Rate limiter: ratio.")] = None,
     error_buffer: Annotated[float | None, typer.Option(help="Rate limiter: room on both sides of the ratio.")] = None,
-    min_diff: Annotated[float | None, typer.Option(help="Rate limiter: with --max-diff, in place of a buffer.")] = None,
-    max_diff: Annotated[float | None, typer.Option(help="Rate limiter: with --min-diff, in place of a buffer.")] = None,
+    min_diff: Annotated[
+        float | None,
+        typer.Option(help="Instead of a buffer: the least that inserts times ratio, less samples, may be."),
+    ] = None,
+    max_diff: Annotated[float | None, typer.Option(help="Instead of a buffer: the most that it may be.")] = None,
     json: Json = False,
     timeout: Timeout = 60.0,
 ) -> None:

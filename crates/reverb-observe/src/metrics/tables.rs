@@ -80,15 +80,26 @@ const OPTIONS: [(Family, Value); 8] = [
         row.info.config.max_bytes.map(Number::from)
     }),
     (
-        Family::plain("reverb_table_limiter_diff", "Inserts times the limiter's samples per insert, less samples."),
+        Family::plain(
+            "reverb_table_limiter_diff",
+            "How far the actors are ahead of the learner, in samples: inserts times samples per insert, less samples.",
+        ),
         |row| Some(row.limiter.as_ref()?.balance().into()),
     ),
-    (Family::plain("reverb_table_limiter_min_diff", "Lower bound of the diff: samples below it wait."), |row| {
-        Some(bound(row.limiter.as_ref()?.config.min_diff).into())
-    }),
-    (Family::plain("reverb_table_limiter_max_diff", "Upper bound of the diff: inserts above it wait."), |row| {
-        Some(bound(row.limiter.as_ref()?.config.max_diff).into())
-    }),
+    (
+        Family::plain(
+            "reverb_table_limiter_min_diff",
+            "The least that the diff may be: samples that would take it lower wait.",
+        ),
+        |row| Some(bound(row.limiter.as_ref()?.config.min_diff).into()),
+    ),
+    (
+        Family::plain(
+            "reverb_table_limiter_max_diff",
+            "The most that the diff may be: inserts that would take it higher wait.",
+        ),
+        |row| Some(bound(row.limiter.as_ref()?.config.max_diff).into()),
+    ),
     (Family::plain("reverb_table_limiter_samples_per_insert", "Samples per insert that the limiter aims at."), |row| {
         Some(row.limiter.as_ref()?.config.samples_per_insert.into())
     }),
