@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import time
 import urllib.parse
@@ -352,7 +353,16 @@ def test_history_tells_what_happened(start, tmp_path):
     server.stop()
     server, api = start(make_table("<i>"), checkpointer=checkpointer)
     eventually(lambda: told()[1:])
-    assert told() == [("start", None, "the server was started"), ("restore", None, "restored 3 items")]
+    (_, restore) = events = told()
+    assert events[0] == ("start", None, "the server was started")
+    # The checkpoint that was loaded is told, although the next save removes it.
+    assert re.fullmatch(r"restored 3 items, saved \d+ s before the start", restore[2])
+    client = reverb.Client(f"localhost:{server.port}")
+    loaded, saved_at = (api.get("checkpoints")[name] for name in ("restored_from", "restored_saved_at"))
+    client.checkpoint()
+    checkpoints = api.get("checkpoints")
+    assert loaded not in {checkpoint["path"] for checkpoint in checkpoints["checkpoints"]}
+    assert (checkpoints["restored_from"], checkpoints["restored_saved_at"]) == (loaded, saved_at)
     history = api.get("history")
     restored = history["events"][1]["at"]
     since = [index for index, at in enumerate(history["times"]) if at >= restored]
@@ -401,7 +411,8 @@ def test_checkpoints_are_listed_with_size_time_and_duration(start, tmp_path):
     path = client.checkpoint()
     told = api.get("checkpoints")
     assert (told["path"], told["saves_ok"], told["saves_failed"]) == (str(tmp_path), 1, 0)
-    assert (told["saving"], told["last_error"], told["restored_from"]) == (None, None, None)
+    assert (told["saving"], told["last_error"]) == (None, None)
+    assert (told["restored_from"], told["restored_saved_at"]) == (None, None)
     [saved] = told["checkpoints"]
     assert (saved["path"], saved["is_verified"]) == (path, True)
     assert saved["size_bytes"] == sum(file.stat().st_size for file in Path(path).iterdir())
@@ -410,7 +421,7 @@ def test_checkpoints_are_listed_with_size_time_and_duration(start, tmp_path):
     server.stop()
     server, api = start(make_table(), checkpointer=checkpointer)
     told = api.get("checkpoints")
-    assert told["restored_from"] == path
+    assert (told["restored_from"], told["restored_saved_at"]) == (path, saved["saved_at"])
     [again] = told["checkpoints"]
     assert (again["size_bytes"], again["duration_seconds"]) == (saved["size_bytes"], None)
 

@@ -374,6 +374,8 @@ interface CheckpointsDocument {
   last_error: string | null;
   /** The checkpoint that was loaded at the start. */
   restored_from: string | null;
+  /** Time at which that was saved; `null` also if its name does not say so. */
+  restored_saved_at: number | null;
   /** Checkpoints in the folder, newest first. */
   checkpoints: CheckpointDocument[];
 }

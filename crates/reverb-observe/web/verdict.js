@@ -89,9 +89,8 @@ export function saves({ server, checkpoints }) {
 export function restore({ server, checkpoints, events }) {
   const event = events.findLast(({ kind }) => kind === "restore");
   if (!server || !event || server.now - event.at > RESTORE_SECONDS) return undefined;
-  const from = checkpoints?.checkpoints.find(({ path }) => path === checkpoints.restored_from);
-  const age = from ? ` from ${time(from.saved_at)}, ${duration(server.started_at - from.saved_at)} before the start` : "";
-  return { key: "restore", tone: "strong", text: `Restarted: ${event.text} ${duration(server.now - event.at)} ago${age}` };
+  const title = checkpoints?.restored_saved_at ? `What was newer than ${time(checkpoints.restored_saved_at)} is lost` : undefined;
+  return { key: "restore", tone: "strong", text: `Restarted ${duration(server.now - event.at)} ago: ${event.text}`, title };
 }
 
 /** @param {Live} live @returns {Fact | undefined} */

@@ -53,6 +53,8 @@ pub struct StoreStatus {
     pub loading: Option<StoreProgress>,
     /// The state that was loaded at the start.
     pub restored_from: Option<PathBuf>,
+    /// Time at which that state was saved. `None` also if that is not known.
+    pub restored_saved_at: Option<SystemTime>,
     /// Saved states, newest first.
     pub saved: Vec<SavedState>,
 }

@@ -352,6 +352,8 @@ pub struct CheckpointsDocument {
     pub last_error: Option<String>,
     /// The checkpoint that was loaded at the start.
     pub restored_from: Option<String>,
+    /// Time at which that was saved; `null` also if its name does not say so.
+    pub restored_saved_at: Option<f64>,
     /// Checkpoints in the folder, newest first.
     pub checkpoints: Vec<CheckpointDocument>,
 }

@@ -71,6 +71,7 @@ pub fn checkpoints(replay: &Replay) -> CheckpointsDocument {
         saves_failed: status.saves_failed,
         last_error: status.last_error.clone(),
         restored_from: status.restored_from.as_ref().map(|path| path.display().to_string()),
+        restored_saved_at: status.restored_saved_at.map(seconds),
         checkpoints: status.saved.iter().map(checkpoint).collect(),
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::documents::{self, EventDocument};
 use crate::verdict::grouped;
-use reverb_core::words::counted;
+use reverb_core::words::{counted, number, time};
 use reverb_core::{RateLimiterConfig, TableConfig};
-use reverb_service::{Peer, Replay, StoreStatus, TableHandle, program_of};
+use reverb_service::{Peer, Replay, ServerFacts, StoreStatus, TableHandle, program_of};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -49,7 +49,8 @@ impl Watcher {
         } else {
             if store.restored_from.is_some() {
                 let items: u64 = replay.tables().iter().map(|table| table.pulse().items).sum();
-                events.push(event(now, "restore", format_args!("restored {}", counted(items, "item"))));
+                let restored = format_args!("restored {}{}", counted(items, "item"), saved_before(&store, facts));
+                events.push(event(now, "restore", restored));
             }
             self.options = options.collect();
         }
@@ -99,12 +100,18 @@ impl Watcher {
     }
 }
 
+/// Says how old the checkpoint was that a server began with: what was inserted later is lost.
+fn saved_before(store: &StoreStatus, facts: &ServerFacts) -> String {
+    let age = store.restored_saved_at.and_then(|saved_at| facts.started_at.duration_since(saved_at).ok());
+    age.map_or_else(String::new, |age| format!(", saved {} before the start", time(age)))
+}
+
 fn event(at: SystemTime, kind: &'static str, text: impl Display) -> EventDocument {
     let text = text.to_string().chars().take(MAX_CHARACTERS).collect();
     EventDocument { at: documents::seconds(at), kind, table: None, text }
 }
 
-/// Says which options differ: `max_size 1000, was 500; max_bytes no limit, was 4096`.
+/// Says which options differ: `max_size 1,000, was 500; max_bytes no limit, was 4,096`.
 fn changes(old: &TableConfig, new: &TableConfig) -> String {
     let mut changes = Vec::new();
     let mut compare = |name: &str, old: String, new: String| {
@@ -112,9 +119,9 @@ fn changes(old: &TableConfig, new: &TableConfig) -> String {
             changes.push(format!("{name} {new}, was {old}"));
         }
     };
-    let or_none = |limit: Option<u64>| limit.map_or("no limit".into(), |limit| limit.to_string());
+    let or_none = |limit: Option<u64>| limit.map_or("no limit".into(), number);
     let times = |config: &TableConfig| or_none(u64::try_from(config.max_times_sampled).ok().filter(|&times| times > 0));
-    compare("max_size", old.max_size.to_string(), new.max_size.to_string());
+    compare("max_size", number(old.max_size), number(new.max_size));
     compare("max_bytes", or_none(old.max_bytes), or_none(new.max_bytes));
     compare("max_times_sampled", times(old), times(new));
     let (old, new) = (&old.rate_limiter, &new.rate_limiter);

@@ -47,7 +47,7 @@ pub fn checkpoints(disk: &dyn Disk, root: &Path) -> Result<Vec<CheckpointEntry>>
             && is_complete(&files)
         {
             let is_ours = files.iter().any(|file| file == SIDECAR);
-            found.push(CheckpointEntry { time: OffsetDateTime::parse(&name, &Rfc3339).ok(), name, is_ours });
+            found.push(CheckpointEntry { time: time_of(&name), name, is_ours });
         }
     }
     found.sort_by(|a, b| (b.time, &b.name).cmp(&(a.time, &a.name)));
@@ -75,6 +75,11 @@ pub fn files_of(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<String>>> {
 /// Whether a folder with these files is a completely written checkpoint.
 pub fn is_complete(files: &[String]) -> bool {
     files.iter().any(|file| file == DONE)
+}
+
+/// Returns the time in the name of a checkpoint. `None` if the name is not a time.
+pub fn time_of(name: &str) -> Option<OffsetDateTime> {
+    OffsetDateTime::parse(name, &Rfc3339).ok()
 }
 
 /// Returns the name of a new checkpoint. It is after all existing names, both by time and, for the reference, in
@@ -162,7 +167,7 @@ mod tests {
     use super::*;
 
     fn entry(name: &str) -> CheckpointEntry {
-        CheckpointEntry { name: name.into(), time: OffsetDateTime::parse(name, &Rfc3339).ok(), is_ours: true }
+        CheckpointEntry { name: name.into(), time: time_of(name), is_ours: true }
     }
 
     #[test]

@@ -104,9 +104,11 @@ impl StatusBoard {
         board.durations.remove(name);
     }
 
-    /// Notes which checkpoint was loaded.
+    /// Notes which checkpoint was loaded, and when it was saved, since a later save may remove it.
     pub fn note_restored(&self, path: &Path) {
-        self.0.lock().done.restored_from = Some(path.into());
+        let done = &mut self.0.lock().done;
+        done.restored_from = Some(path.into());
+        done.restored_saved_at = path.file_name().and_then(|name| folder::time_of(name.to_str()?)).map(Into::into);
     }
 
     /// Returns the error of the latest save, if it failed.

@@ -99,7 +99,7 @@ fn saves_and_loads_are_told_while_they_run() {
     assert!(saving.is_sorted_by_key(|save| save.done_bytes), "{saving:?}");
     let after = checkpointer.status();
     assert!(after.saving.is_none() && after.loading.is_none(), "{after:?}");
-    let size = after.saved[0].size_bytes;
+    let (size, saved_at) = (after.saved[0].size_bytes, after.saved[0].saved_at);
     assert!(saving.last().unwrap().done_bytes >= size, "what is written is read again: {saving:?}");
 
     let restored = handle("a", SelectorKind::Fifo, 1000);
@@ -111,6 +111,7 @@ fn saves_and_loads_are_told_while_they_run() {
     assert!(loading.last().unwrap().done_bytes > 0, "{loading:?}");
     let after = checkpointer.status();
     assert_eq!((after.loading.is_none(), after.restored_from), (true, Some(path)));
+    assert_eq!(after.restored_saved_at, Some(saved_at));
 }
 
 #[test]
