@@ -31,7 +31,8 @@ test("a sentence has a capital and a full stop", () => {
 
 test("colours are by progress, and what is stuck stands first", () => {
   assert.deepEqual(["good", "quiet", "warning", "alarm", undefined].map(levelTone), ["", "", "warn", "bad", ""]);
-  assert.deepEqual(["good", "quiet", "warning", "alarm"].map((level) => stuckRank({ progress: { level } })), [2, 2, 1, 0]);
+  assert.deepEqual(["good", "quiet", "warning", "alarm"].map((level) => stuckRank({ progress: { level } })), [3, 3, 1, 0]);
+  assert.equal(stuckRank({ progress: { level: "quiet", state: "waiting" } }), 2, "it stands still, and is followed by what moves");
 });
 
 test("requests that wait are counted, and named", () => {

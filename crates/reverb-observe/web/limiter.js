@@ -115,9 +115,10 @@ export function levelTone(level) {
   return level === "alarm" ? "bad" : level === "warning" ? "warn" : "";
 }
 
-/** The place of a table among others: those that are stuck first. @param {TableDocument} table */
+/** The place of a table among others: those that are stuck first, then those that stand still while requests wait. @param {TableDocument} table */
 export function stuckRank({ progress }) {
-  return progress.level === "alarm" ? 0 : progress.level === "warning" ? 1 : 2;
+  const { level, state } = progress;
+  return level === "alarm" ? 0 : level === "warning" ? 1 : state === "waiting" ? 2 : 3;
 }
 
 /** The number of requests that wait at a table. @param {TableDocument} table */
