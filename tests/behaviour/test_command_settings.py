@@ -229,7 +229,8 @@ def test_check_names_the_checkpoint_that_would_be_loaded(tmp_path):
     server.stop()
     assert done.exit_code == 0
     assert f"It would load the newest checkpoint, {path}" in done.output
-    rule = "1 sample per insert, from 1 item on; actors may be at most 3 items ahead, the learner may not be ahead"
+    bounds = "actors may be at most 3 items ahead, the learner must not be ahead"
+    rule = f"1 sample per insert, once the table has 1 item; {bounds}"
     shown = CliRunner().invoke(app.app, ["checkpoint", "show", path, "--json"])
     assert json.loads(shown.output)["tables"][0]["rate_limiter"]["rule"] == rule
     file.write_text(TABLES)

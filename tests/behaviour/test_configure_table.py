@@ -55,7 +55,7 @@ def test_waiting_sample_goes_when_the_rate_limiter_allows_it(serve):
     client.configure_table("table", rate_limiter=rate_limiters.MinSize(1))
     assert sample.result() == [7]
     client.configure_table("table", rate_limiter=rate_limiters.MinSize(2))
-    with pytest.raises(errors.DeadlineExceededError, match="1 more item until samples may go: 1 of 2 are there"):
+    with pytest.raises(errors.DeadlineExceededError, match=r"1 more item until samples may go \(1 of 2 so far\)"):
         client.sample_batch("table", 1, timeout=0.2)
 
 

@@ -130,12 +130,39 @@ def test_limiters_are_told_in_words(start):
     assert (limiters[0]["diff"], limiters[0]["min_diff"], limiters[0]["max_diff"]) == (20.0, 0.0, 30.0)
     assert (limiters[0]["samples_allowed"], limiters[0]["inserts_allowed"]) == (20, 5)
     assert (
-        limiters[0]["sentence"] == "actors are 10 of at most 15 items ahead; 20 more samples or 5 more inserts may go"
+        limiters[0]["sentence"]
+        == "actors are 10 items ahead (up to 15 allowed); 20 more samples or 5 more inserts may go"
     )
     assert [limiters[0][name] for name in ("least_ahead", "ahead", "most_ahead")] == [0.0, 10.0, 15.0]
     assert limiters[1]["sentence"] == "1 item may be taken; room for 9 more"
-    assert limiters[2]["sentence"] == "the table is empty; samples wait for 1 more insert"
+    assert limiters[2]["sentence"] == "the table is empty; 1 more insert until a sample may go"
     assert (limiters[2]["min_diff"], limiters[2]["max_diff"]) == (None, None)
+    bounds = [(limiter["insert_bound"], limiter["sample_bound"]) for limiter in limiters]
+    assert bounds == [
+        ("actors may be at most 15 items ahead", "the learner must not be ahead"),
+        ("the queue is full at 10 items", "the queue is empty"),
+        (None, None),
+    ]
+
+
+def test_a_limiter_speaks_of_the_batch_that_waits(serve_far):
+    ratio = reverb.rate_limiters.SampleToInsertRatio(8.0, 1, (0.0, 80.0))
+    client = serve_far(make_table("ratio", limiter=ratio), http_port=0)
+    api = Api(serve_far.server)
+    insert_values(client, [1], "ratio")
+    background = Background(lambda: client.sample_batch("ratio", 264))
+    # Eight are drawn already, and wait for the others.
+    expected = "neither side is ahead; 32 more inserts until 256 samples may go"
+    eventually(lambda: api.table()["limiter"]["sentence"] == expected)
+    [wait] = api.get("waits")["waits"]
+    assert wait["reason"].endswith(" waits: 32 more inserts until 256 samples may go; the learner must not be ahead")
+    insert_values(client, range(32), "ratio")
+    background.result()
+    inserts = Background(lambda: client.insert_batch(np.arange(14), {"ratio": 1.0}))
+    expected = "actors are 10 items ahead (up to 10 allowed); 32 more samples until 4 inserts may go"
+    eventually(lambda: api.table()["limiter"]["sentence"] == expected)
+    client.sample_batch("ratio", 32)
+    inserts.result()
 
 
 def test_columns_have_the_names_that_python_gives_them(start):
@@ -474,7 +501,7 @@ def test_each_waiting_request_is_told_with_its_client(serve_far):
     assert wait["transport"] == serve_far.road
     assert str(os.getpid()) in wait["client_name"]
     assert wait["client"] in [told["id"] for told in api.get("clients")["clients"]]
-    assert "3 more items until samples may go: 0 of 3 are there" in wait["reason"]
+    assert "3 more items until samples may go (0 of 3 so far)" in wait["reason"]
     told = api.table()["waiting_samples"]
     assert (told["count"], told["longest_seconds"] > 0) == (1, True)
     insert_values(client, [1, 2, 3], "<b>")

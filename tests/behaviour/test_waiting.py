@@ -69,7 +69,7 @@ def test_abandoned_wait_leaves_no_trace(serve):
 def test_timeout_error_reports_what_was_waited_for(serve):
     client = serve(make_table("replay", limiter=rate_limiters.MinSize(1000)))
     insert_values(client, range(3), table="replay")
-    with pytest.raises(errors.DeadlineExceededError, match=r"(?s)replay.*: 3 of 1,000 are there"):
+    with pytest.raises(errors.DeadlineExceededError, match=r"(?s)replay.*3 of 1,000 so far"):
         client.sample_batch("replay", 1, timeout=0.1)
 
 
@@ -222,7 +222,7 @@ def test_long_wait_logs_its_reason_once(serve, caplog):
     messages = messages_of(caplog)
     assert len(messages) == 1, messages
     assert "replay" in messages[0]
-    assert "3 of 1,000 are there" in messages[0]
+    assert "3 of 1,000 so far" in messages[0]
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_each_waiting_insert_is_told_with_its_client_and_its_sentence(serve, roa
     assert [(wait["table_name"], wait["operation"], wait["transport"]) for wait in waits] == [
         ("full", "insert", road)
     ] * 3
-    reason = 'queue "full" is full: 2 of 2 wait to be sampled'
+    reason = "the queue is full (2 of 2 items); 1 more sample until an insert may go"
     behind = ["waits", "waits behind 1 other insert", "waits behind 2 other inserts"]
     assert [wait["reason"] for wait in waits] == [f"insert into table `full` {what}: {reason}" for what in behind]
     assert [wait["seconds"] for wait in waits] == sorted((wait["seconds"] for wait in waits), reverse=True)

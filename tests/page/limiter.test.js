@@ -6,6 +6,7 @@ const { bandLabel, bandOf, flowOf, inWords, levelTone, limiterView, spanChoice, 
 
 const LIMITER = {
   kind: "ratio", samples_per_insert: 4, min_size: 100, min_diff: -20, max_diff: 20, diff: 4, ahead: 1, least_ahead: -5, most_ahead: 5,
+  insert_bound: "actors may be at most 5 items ahead", sample_bound: "the learner may be at most 5 items ahead",
   sentence: "12 more samples may go",
 };
 const FLOWS = { state: "flowing", level: "good", seconds: null, sentence: "", ratio: 4 };
@@ -97,7 +98,7 @@ const textsOf = ({ lines: [{ points, format }] }) => points.map(([at, value]) =>
 test("a band shows who is ahead in items, to the latest document, with the events of its table", () => {
   const events = [null, 0, 1].map((number) => ({ at: 1, kind: "options", table: number, text: "" }));
   const shown = bandOf(table(), { ...LIVE, events, values: () => [[48, -20], [49, 0]] }, 60);
-  assert.deepEqual(textsOf(shown), ["48: learner 5 items ahead", "49: nobody ahead", "50: actors 1 item ahead"]);
+  assert.deepEqual(textsOf(shown), ["48: the learner is 5 items ahead", "49: neither side is ahead", "50: actors are 1 item ahead"]);
   assert.deepEqual([shown.band.low, shown.band.high, shown.span], [-5, 5, 60]);
   assert.deepEqual(shown.events.map((event) => event.table), [null, 0]);
   assert.equal(bandOf(table({ progress: STALLS }), LIVE, 60).band.tone, "bad");
@@ -106,12 +107,15 @@ test("a band shows who is ahead in items, to the latest document, with the event
 test("a bound that is missing is none; queues count their items", () => {
   const of = (more) => bandOf(table({ limiter: { ...LIMITER, ...more } }), LIVE, 60);
   assert.deepEqual([of({ most_ahead: null }).band.low, of({ most_ahead: null }).band.high], [-5, null]);
-  const queue = of({ kind: "queue", samples_per_insert: 1, diff: 14, min_diff: 0, max_diff: 30, least_ahead: null, most_ahead: null });
-  assert.deepEqual([textsOf(queue).at(-1), queue.band.low, queue.band.high, queue.band.above], ["50: 14 items", 0, 30, "full: inserts wait"]);
+  const queue = of({ kind: "queue", samples_per_insert: 1, diff: 14, min_diff: 0, max_diff: 30, least_ahead: null, most_ahead: null, insert_bound: "the queue is full" });
+  assert.deepEqual([textsOf(queue).at(-1), queue.band.low, queue.band.high, queue.band.above], ["50: 14 items", 0, 30, "inserts wait: the queue is full"]);
 });
 
 test("a limiter's chart says in words what it shows", () => {
-  assert.equal(bandLabel(table()), "Rate limiter: actors 1 item ahead; inserts wait at actors 5 items ahead; samples wait at learner 5 items ahead.");
+  const bounds = "inserts wait: actors may be at most 5 items ahead; samples wait: the learner may be at most 5 items ahead";
+  assert.equal(bandLabel(table()), `Rate limiter: actors are 1 item ahead; ${bounds}.`);
+  const open = table({ limiter: { ...LIMITER, insert_bound: null, sample_bound: null } });
+  assert.equal(bandLabel(open), "Rate limiter: actors are 1 item ahead.");
 });
 
 test("charts show five minutes or an hour", () => {

@@ -10,7 +10,8 @@ const { tablesView } = await page("tables.js");
 const waits = { count: 0, longest_seconds: 0, blocked_seconds: 0, reason: null };
 const LIMITER = {
   kind: "ratio", samples_per_insert: 4, min_size: 1, diff: 0, min_diff: -10, max_diff: 10, inserts_allowed: 2,
-  samples_allowed: 10, ahead: 0, least_ahead: -2.5, most_ahead: 2.5, sentence: "10 more samples may go",
+  samples_allowed: 10, ahead: 0, least_ahead: -2.5, most_ahead: 2.5, insert_bound: "actors may be at most 2.5 items ahead",
+  sample_bound: "the learner may be at most 2.5 items ahead", sentence: "10 more samples may go",
 };
 const FLOWS = { state: "flowing", level: "good", seconds: null, sentence: "", ratio: 3.98 };
 const stalled = (level) => ({ ...FLOWS, state: "stalled", level, seconds: 86, sentence: "nobody has sampled it", ratio: null });
@@ -111,7 +112,7 @@ test("a table in detail has its figures, its signature and what left it", () => 
   details.open = true;
   view.update(live());
   assert.deepEqual(rowsOf(details)[0], ["Time", "Limiter", "Inserts", "Samples"]);
-  assert.deepEqual(rowsOf(details).slice(1).map((row) => row.slice(1)), [["actors 1 item ahead", "2 /s", "2 /s"], ["actor.py connected"]]);
+  assert.deepEqual(rowsOf(details).slice(1).map((row) => row.slice(1)), [["actors are 1 item ahead", "2 /s", "2 /s"], ["actor.py connected"]]);
   for (const drawing of view.node.querySelectorAll("svg")) resize(drawing, 300);
   view.unmount();
 });

@@ -59,6 +59,7 @@ pub use table::{
     ClientCounts, CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages,
     LOG2_BUCKETS, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch,
     RemovalCounts, Shrinking, Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS, WaitHistogram,
+    WaitingBatches,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

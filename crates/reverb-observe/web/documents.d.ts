@@ -252,7 +252,11 @@ interface LimiterDocument {
   inserts_allowed: number | null;
   /** Number of draws that may go now, if nothing else happens. */
   samples_allowed: number | null;
-  /** Who is ahead and what may go now in words, such as `actors are 12 of at most 50 items ahead; 40 more samples or 12 more inserts may go`. */
+  /** What holds back inserts, such as `actors may be at most 50 items ahead`; `null` if they are not limited. */
+  insert_bound: string | null;
+  /** What holds back samples once there are enough items, such as `the learner must not be ahead`; `null` if nothing does. */
+  sample_bound: string | null;
+  /** Who is ahead and what may go now in words, such as `actors are 12 items ahead (up to 50 allowed); 40 more samples or 12 more inserts may go`; or what the first request that waits waits for: `actors are 50 items ahead (up to 50 allowed); 64 more samples until 8 inserts may go`. */
   sentence: string;
 }
 

@@ -66,26 +66,25 @@ export function bandOf(table, live, span) {
   return { lines: [line], band: { ...axis, tone: levelTone(table.progress.level) }, events: eventsOf(table, live), span };
 }
 
-/** The axis of a limiter in items. @param {LimiterDocument} limiter */
-function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: most, least_ahead: low, most_ahead: high }) {
+/**
+ * The axis of a limiter in items. The bounds are in the server's words.
+ * @param {LimiterDocument} limiter
+ */
+function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: most, least_ahead: low, most_ahead: high, insert_bound: inserts, sample_bound: samples }) {
   const items = (/** @type {number} */ value) => plural(Math.abs(Math.round(value)), "item");
+  const bounds = { above: inserts === null ? "" : `inserts wait: ${inserts}`, below: samples === null ? "" : `samples wait: ${samples}` };
   if (kind === "queue" || kind === "stack") {
-    return { low: least, high: most, above: "full: inserts wait", below: "empty: samples wait", itemsOf: (/** @type {number} */ diff) => diff, words: items };
+    return { low: least, high: most, ...bounds, itemsOf: (/** @type {number} */ diff) => diff, words: items };
   }
   const words = (/** @type {number} */ value) =>
-    Math.round(value) === 0 ? "nobody ahead" : `${value > 0 ? "actors" : "learner"} ${items(value)} ahead`;
-  const itemsOf = (/** @type {number} */ diff) => diff / ratio;
-  // Limiters may ask for one side to be ahead, so that the other one never is.
-  const above = high !== null && high < 0 ? "↑ learner too little ahead: inserts wait" : "↑ actors ahead: inserts wait";
-  const below = low !== null && low > 0 ? "↓ actors too little ahead: samples wait" : "↓ learner ahead: samples wait";
-  return { low, high, above, below, itemsOf, words };
+    Math.round(value) === 0 ? "neither side is ahead" : `${value > 0 ? "actors are" : "the learner is"} ${items(value)} ahead`;
+  return { low, high, ...bounds, itemsOf: (/** @type {number} */ diff) => diff / ratio, words };
 }
 
 /** The chart of a limiter in words. @param {TableDocument} table */
 export function bandLabel({ limiter }) {
-  const { low, high, itemsOf, words } = axisOf(limiter);
-  const bounds = [high === null ? "" : `inserts wait at ${words(high)}`, low === null ? "" : `samples wait at ${words(low)}`].filter(Boolean);
-  return `Rate limiter: ${[words(itemsOf(limiter.diff)), ...bounds].join("; ")}.`;
+  const { above, below, itemsOf, words } = axisOf(limiter);
+  return `Rate limiter: ${[words(itemsOf(limiter.diff)), above, below].filter(Boolean).join("; ")}.`;
 }
 
 /** Inserts and samples per second, for a line chart. @param {TableDocument} table @param {Live} live @returns {import("./timeline.js").Shown} */

@@ -57,10 +57,7 @@ export function bandChart({ height = 120, small = false } = {}) {
     const bound = (/** @type {number | null} */ value, /** @type {number} */ at, /** @type {number} */ down, /** @type {string} */ word) =>
       value === null ? [] : [
         svg("line", { class: "bound", x1: 0, x2: round(width), y1: round(at), y2: round(at) }),
-        ...(small ? [] : [
-          svg("text", { class: "axis", x: 4, y: round(at + down) }, word),
-          svg("text", { class: "axis", x: round(width - 4), y: round(at + down), "text-anchor": "end" }, line.format(value)),
-        ]),
+        ...(small ? [] : [svg("text", { class: "axis", x: 4, y: round(at + down) }, word)]),
       ];
     const latest = line.points[line.points.length - 1];
     parts.back.replaceChildren(

@@ -43,6 +43,15 @@ pub struct LimiterView<'a> {
     pub items: u64,
 }
 
+/// How many items the first request of each side waits for. `None` for a side where none waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingBatches {
+    /// Of the first insert.
+    pub inserts: Option<u64>,
+    /// Of the first draw.
+    pub samples: Option<u64>,
+}
+
 impl LimiterView<'_> {
     fn config(&self) -> &RateLimiterConfig {
         &self.limiter.config
@@ -144,86 +153,86 @@ impl LimiterView<'_> {
         })
     }
 
-    /// Says what may go now.
-    pub fn sentence(&self) -> String {
+    /// Says what may go now. Of a side that waits, what the batch of its first request waits for.
+    pub fn sentence(&self, waiting: WaitingBatches) -> String {
+        if self.both_wait() {
+            return format!("neither a sample nor an insert may go: {BUFFER_TOO_SMALL}");
+        }
         let (inserts, samples) = (self.inserts_allowed(), self.samples_allowed());
-        let kind = self.kind();
-        if matches!(kind, LimiterKind::Queue | LimiterKind::Stack) {
-            let (kind, items, room) = (kind.name(), samples.unwrap_or_default(), inserts.unwrap_or_default());
-            return match (items, room) {
-                (0, room) => format!("the {kind} is empty; room for {}", more(room, "item")),
-                (items, 0) => format!("the {kind} is full; {} may be taken", counted(items, "item")),
-                (items, room) => format!("{} may be taken; room for {} more", counted(items, "item"), number(room)),
-            };
+        if let Some(batch) = held_back(waiting.samples, samples) {
+            return self.until_samples_go(batch).unwrap_or_else(|| format!("{}; {ABOUT_TO_GO}", self.state()));
         }
-        if self.is_empty() {
-            return "the table is empty; samples wait for 1 more insert".into();
+        if let Some(batch) = held_back(waiting.inserts, inserts) {
+            return format!("{}; {}", self.state(), self.until_inserts_go(batch));
         }
-        if self.missing_items() > 0 {
-            return self.filling();
+        if self.delivers_once() {
+            let (items, room) = (samples.unwrap_or_default(), inserts.unwrap_or_default());
+            return format!("{} may be taken; room for {} more", counted(items, "item"), number(room));
         }
-        let place = self.place();
-        let (more_samples, more_inserts) = (|count| more(count, "sample"), |count| more(count, "insert"));
-        match (samples, inserts) {
+        let state = self.state();
+        match (samples.map(|count| more(count, "sample")), inserts.map(|count| more(count, "insert"))) {
             (None, None) => "samples and inserts are not limited".into(),
-            (Some(0), Some(0)) => format!("neither a sample nor an insert may go: {BUFFER_TOO_SMALL}"),
-            (Some(0), _) => format!("{place}; samples wait for {}", more_inserts(self.inserts_until(1))),
-            (_, Some(0)) => format!("{place}; inserts wait for {}", more_samples(self.samples_until(1))),
-            (Some(samples), Some(inserts)) => {
-                format!("{place}; {} or {} may go", more_samples(samples), more_inserts(inserts))
-            }
-            (Some(samples), None) => format!("{place}; {} may go, inserts are not limited", more_samples(samples)),
-            (None, Some(inserts)) => format!("{place}; {} may go, samples are not limited", more_inserts(inserts)),
+            (Some(samples), Some(inserts)) => format!("{state}; {samples} or {inserts} may go"),
+            (Some(samples), None) => format!("{state}; {samples} may go, inserts are not limited"),
+            (None, Some(inserts)) => format!("{state}; {inserts} may go, samples are not limited"),
         }
     }
 
     /// Says what an insert of `items` items waits for, as the end of a sentence.
     pub fn insert_waits_for(&self, items: u64) -> String {
-        let kind = self.kind();
-        if matches!(kind, LimiterKind::Queue | LimiterKind::Stack) && !self.limiter.can_insert(1) {
-            let waiting = self.limiter.inserts.saturating_sub(self.limiter.samples);
-            let (kind, name, room) = (kind.name(), &self.table.name, self.config().max_diff);
-            return format!("{kind} \"{name}\" is full: {waiting} of {room} wait to be sampled");
-        }
         if self.both_wait() {
             return format!("no sample may go either: {BUFFER_TOO_SMALL}");
         }
         match self.samples_until(items) {
             0 => ABOUT_TO_GO.into(),
-            samples => {
-                format!(
-                    "{} until {}; {}",
-                    more(samples, "sample"),
-                    may_go(items, "insert"),
-                    self.config().insert_bound()
-                )
-            }
+            _ if self.delivers_once() => format!("{}; {}", self.state(), self.until_inserts_go(items)),
+            _ => format!("{}; {}", self.until_inserts_go(items), self.config().insert_bound()),
         }
     }
 
     /// Says what a draw of `samples` samples waits for, as the end of a sentence.
     pub fn sample_waits_for(&self, samples: u64) -> String {
-        if self.is_empty() {
-            return match self.kind() {
-                kind @ (LimiterKind::Queue | LimiterKind::Stack) => {
-                    format!("{} \"{}\" is empty", kind.name(), self.table.name)
-                }
-                _ => "the table is empty".into(),
-            };
-        }
-        if self.missing_items() > 0 {
-            return self.filling();
-        }
         if self.both_wait() {
             return format!("no insert may go either: {BUFFER_TOO_SMALL}");
         }
-        let bound = match self.kind() {
-            LimiterKind::Ratio => format!("; {}", self.config().sample_bound()),
-            _ => String::new(),
-        };
-        match self.inserts_until(samples) {
-            0 => ABOUT_TO_GO.into(),
-            inserts => format!("{} until {}{bound}", more(inserts, "insert"), may_go(samples, "sample")),
+        match self.kind() {
+            LimiterKind::Ratio if self.missing_items() == 0 => match self.inserts_until(samples) {
+                0 => ABOUT_TO_GO.into(),
+                inserts => format!("{}; {}", until_samples(inserts, samples), self.config().sample_bound()),
+            },
+            _ => self.until_samples_go(samples).unwrap_or_else(|| ABOUT_TO_GO.into()),
+        }
+    }
+
+    /// Says how the table is, and how many inserts a batch of samples waits for. `None` if it waits for none.
+    fn until_samples_go(&self, batch: u64) -> Option<String> {
+        let missing = self.missing_items();
+        match self.inserts_until(batch) {
+            0 => None,
+            inserts if inserts == missing && !self.is_empty() => Some(self.filling()),
+            inserts => Some(format!("{}; {}", self.state(), until_samples(inserts, batch))),
+        }
+    }
+
+    fn until_inserts_go(&self, batch: u64) -> String {
+        format!("{} until {}", more(self.samples_until(batch), "sample"), may_go(batch, "insert"))
+    }
+
+    /// Says what holds back inserts, whatever was counted. `None` if nothing does.
+    pub fn insert_bound(&self) -> Option<String> {
+        match self.kind() {
+            kind @ (LimiterKind::Queue | LimiterKind::Stack) => {
+                Some(format!("the {} is full at {}", kind.name(), items(self.config().max_diff)))
+            }
+            _ => self.most_ahead().map(|_| self.config().insert_bound()),
+        }
+    }
+
+    /// Says what holds back samples once there are enough items, whatever was counted. `None` if nothing does.
+    pub fn sample_bound(&self) -> Option<String> {
+        match self.kind() {
+            kind @ (LimiterKind::Queue | LimiterKind::Stack) => Some(format!("the {} is empty", kind.name())),
+            _ => self.least_ahead().map(|_| self.config().sample_bound()),
         }
     }
 
@@ -263,7 +272,32 @@ impl LimiterView<'_> {
         let wanted = self.config().min_size_to_sample.max(1) as u64;
         let missing = self.missing_items();
         let has = number(wanted.saturating_sub(missing));
-        format!("{} until samples may go: {has} of {} are there", more(missing, "item"), number(wanted))
+        format!("{} until samples may go ({has} of {} so far)", more(missing, "item"), number(wanted))
+    }
+
+    fn delivers_once(&self) -> bool {
+        matches!(self.kind(), LimiterKind::Queue | LimiterKind::Stack)
+    }
+
+    /// Says how full the table is, or else who is ahead.
+    fn state(&self) -> String {
+        match self.kind() {
+            kind @ (LimiterKind::Queue | LimiterKind::Stack) => {
+                // Items whose samples are on their way still take room.
+                let taken = self.diff().max(0.0) as u64;
+                let (kind, most) = (kind.name(), self.config().max_diff as u64);
+                match self.items {
+                    _ if taken >= most => {
+                        format!("the {kind} is full ({} of {})", number(taken), counted(most, "item"))
+                    }
+                    0 => format!("the {kind} is empty"),
+                    items => format!("the {kind} has {} of {}", number(items), counted(most, "item")),
+                }
+            }
+            _ if self.is_empty() => "the table is empty".into(),
+            LimiterKind::MinSize => format!("the table has {}", counted(self.items, "item")),
+            LimiterKind::Ratio => self.place(),
+        }
     }
 
     /// Says who is ahead, and how far that may go.
@@ -272,35 +306,41 @@ impl LimiterView<'_> {
         if rounded(ahead.abs()) == "0" {
             return "neither side is ahead".into();
         }
-        let (who, most) = match ahead < 0.0 {
-            true => ("the learner is", self.least_ahead().map(|least| -least)),
-            false => ("actors are", self.most_ahead()),
+        let config = self.config();
+        let (most, least) = (config.most_ahead(), config.least_ahead());
+        let (who, least, most, bound) = match ahead < 0.0 {
+            true => ("the learner is", most.map(|most| -most), least.map(|least| -least), config.sample_bound()),
+            false => ("actors are", least, most, config.insert_bound()),
         };
-        if let Some((least, most)) =
-            self.least_ahead().zip(self.most_ahead()).filter(|(least, most)| least * most > 0.0)
-        {
-            // Those of the side that must be ahead.
-            let (low, high) = if most > 0.0 { (least, most) } else { (-most, -least) };
-            if (ahead < 0.0) == (most < 0.0) {
-                return format!("{who} {} ahead ({} to {} allowed)", items(ahead.abs()), rounded(low), rounded(high));
-            }
-        }
-        // Below 0 if the other side must be ahead, as it is not yet.
-        let most = most.filter(|most| *most >= 0.0);
-        let at_most = most.map_or_else(String::new, |most| format!(" of at most {}", items(most)));
-        format!("{who} {}{at_most} ahead", if most.is_some() { rounded(ahead.abs()) } else { items(ahead.abs()) })
+        let allowed = match (least.filter(|least| *least > 0.0), most) {
+            // The other side must be ahead, or neither may be.
+            (_, Some(most)) if most <= 0.0 => format!(" ({bound})"),
+            (Some(least), Some(most)) => format!(" ({} to {} allowed)", rounded(least), rounded(most)),
+            (None, Some(most)) => format!(" (up to {} allowed)", rounded(most)),
+            (Some(least), None) => format!(" (at least {} required)", rounded(least)),
+            (None, None) => String::new(),
+        };
+        format!("{who} {} ahead{allowed}", items(ahead.abs()))
     }
 }
 
 impl RateLimiterConfig {
     /// Says what the limiter is for, whatever it has counted.
     pub fn rule(&self) -> String {
-        let begin = format!("from {} on", items(self.min_size_to_sample as f64));
+        let begin = format!("once the table has {}", items(self.min_size_to_sample as f64));
         if !self.counts_samples() {
             return format!("samples {begin}");
         }
-        let bounds = format!("{}, {}", self.insert_bound(), self.sample_bound());
         let samples = if self.samples_per_insert == 1.0 { "sample" } else { "samples" };
+        let bounds = match (self.least_ahead(), self.most_ahead()) {
+            (Some(least), Some(most)) if least > 0.0 => {
+                format!("actors must be {} to {} ahead", rounded(least), items(most))
+            }
+            (Some(least), Some(most)) if most < 0.0 => {
+                format!("the learner must be {} to {} ahead", rounded(-most), items(-least))
+            }
+            _ => format!("{}, {}", self.insert_bound(), self.sample_bound()),
+        };
         format!("{} {samples} per insert, {begin}; {bounds}", self.samples_per_insert)
     }
 
@@ -312,19 +352,21 @@ impl RateLimiterConfig {
         (self.min_diff > -f64::MAX).then(|| self.min_diff / self.samples_per_insert)
     }
 
+    /// Says how far the actors may be ahead: what inserts wait for.
     fn insert_bound(&self) -> String {
         match self.most_ahead() {
             Some(most) if most < 0.0 => format!("the learner must be at least {} ahead", items(-most)),
-            Some(0.0) => "actors may not be ahead".into(),
+            Some(0.0) => "actors must not be ahead".into(),
             Some(most) => format!("actors may be at most {} ahead", items(most)),
             None => "inserts are not limited".into(),
         }
     }
 
+    /// Says how far the learner may be ahead: what samples wait for.
     fn sample_bound(&self) -> String {
         match self.least_ahead() {
             Some(least) if least > 0.0 => format!("actors must be at least {} ahead", items(least)),
-            Some(0.0) => "the learner may not be ahead".into(),
+            Some(0.0) => "the learner must not be ahead".into(),
             Some(least) => format!("the learner may be at most {} ahead", items(-least)),
             None => "samples are not limited".into(),
         }
@@ -346,6 +388,16 @@ fn rounded(count: f64) -> String {
     // A large one has no use for a fraction, and a small one is wrong without it: 0.25 items are one of four samples.
     let count = if count.abs() < 10.0 { (count * 100.0).round() / 100.0 } else { count.round() };
     if count.fract() == 0.0 { number(count as u64) } else { format!("{count}") }
+}
+
+/// The batch of a side that may not go now: that of its first request, or the least that anybody may ask for.
+fn held_back(waiting: Option<u64>, allowed: Option<u64>) -> Option<u64> {
+    let allowed = allowed?;
+    waiting.or((allowed == 0).then_some(1)).filter(|batch| *batch > allowed)
+}
+
+fn until_samples(inserts: u64, batch: u64) -> String {
+    format!("{} until {}", more(inserts, "insert"), may_go(batch, "sample"))
 }
 
 fn may_go(count: u64, noun: &str) -> String {

@@ -39,7 +39,7 @@ pub use copied::{CopiedBatch, CopiedDraws, DrawnSlot};
 pub use figures::{ClientCounts, FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
 pub use histograms::{LOG2_BUCKETS, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
 pub use in_flight::Delivery;
-pub use limiter_words::{LimiterKind, LimiterView};
+pub use limiter_words::{LimiterKind, LimiterView, WaitingBatches};
 pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;
 pub use removal::RemovalCounts;

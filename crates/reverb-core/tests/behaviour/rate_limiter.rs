@@ -98,14 +98,13 @@ fn rules_say_what_a_limiter_is_for() {
     let rule = |samples_per_insert, min_size_to_sample, min_diff, max_diff| {
         RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff }.rule()
     };
-    assert_eq!(rule(1.0, 1, -f64::MAX, f64::MAX), "samples from 1 item on");
+    assert_eq!(rule(1.0, 1, -f64::MAX, f64::MAX), "samples once the table has 1 item");
     assert_eq!(
         rule(8.0, 1000, 7600.0, 8400.0),
-        "8 samples per insert, from 1,000 items on; actors may be at most 1,050 items ahead, actors must be at least 950 \
-         items ahead"
+        "8 samples per insert, once the table has 1,000 items; actors must be 950 to 1,050 items ahead"
     );
     assert_eq!(
         rule(0.5, 2, -5.0, f64::MAX),
-        "0.5 samples per insert, from 2 items on; inserts are not limited, the learner may be at most 10 items ahead"
+        "0.5 samples per insert, once the table has 2 items; inserts are not limited, the learner may be at most 10 items ahead"
     );
 }

@@ -61,7 +61,7 @@ fn draw_of_an_empty_table_is_none_even_if_the_limiter_would_allow_it() {
     let mut table = table(config(Uniform, Fifo, 5));
     table.restore_counters(9, 0, 0, 0, 0);
     assert!(table.can_sample(1));
-    assert_eq!(table.limiter_view().sample_waits_for(1), "the table is empty");
+    assert_eq!(table.limiter_view().sample_waits_for(1), "the table is empty; 1 more insert until a sample may go");
     assert!(table.sample(0).is_none());
     assert_eq!(table.info().samples, 0);
 }

@@ -1,10 +1,10 @@
 //! Describes a rate limiter in numbers and in words.
 
 use super::schema::LimiterDocument;
-use reverb_core::{RateLimiterConfig, TableInfo};
+use reverb_core::{RateLimiterConfig, TableInfo, WaitingBatches};
 
-/// Describes the rate limiter of a table.
-pub fn limiter(info: &TableInfo) -> LimiterDocument {
+/// Describes the rate limiter of a table where these batches wait.
+pub fn limiter(info: &TableInfo, waiting: WaitingBatches) -> LimiterDocument {
     let limiter = info.limiter();
     let view = info.view(&limiter);
     let RateLimiterConfig { samples_per_insert, min_size_to_sample, min_diff, max_diff } = limiter.config;
@@ -21,6 +21,8 @@ pub fn limiter(info: &TableInfo) -> LimiterDocument {
         most_ahead: view.most_ahead(),
         inserts_allowed: view.inserts_allowed(),
         samples_allowed: view.samples_allowed(),
-        sentence: view.sentence(),
+        insert_bound: view.insert_bound(),
+        sample_bound: view.sample_bound(),
+        sentence: view.sentence(waiting),
     }
 }

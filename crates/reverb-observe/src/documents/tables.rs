@@ -16,7 +16,7 @@ pub fn tables(replay: &Replay) -> TablesDocument {
 }
 
 fn describe(number: usize, table: &TableHandle, watched: &Watched) -> TableDocument {
-    let TableStatus { info, insert_wait, sample_wait, .. } = table.status();
+    let TableStatus { info, insert_wait, sample_wait, waiting, .. } = table.status();
     let config = &info.config;
     TableDocument {
         number,
@@ -27,7 +27,7 @@ fn describe(number: usize, table: &TableHandle, watched: &Watched) -> TableDocum
         max_bytes: config.max_bytes,
         max_times_sampled: config.max_times_sampled,
         progress: progress(watched, number),
-        limiter: limiter(&info),
+        limiter: limiter(&info, waiting),
         waiting_inserts: WaitingDocument {
             count: info.waiting_inserts,
             longest_seconds: info.longest_insert_wait_seconds,

@@ -2,6 +2,7 @@
 
 use super::check;
 use super::states::Limited;
+use reverb_core::WaitingBatches;
 
 #[test]
 fn limiters_speak_of_who_is_ahead_and_of_batches() {
@@ -11,13 +12,22 @@ fn limiters_speak_of_who_is_ahead_and_of_batches() {
         let view = limited.view();
         let requests: Vec<&str> = requests.split(' ').collect();
         let ["insert", insert, "sample", sample] = requests[..] else { panic!("{requests:?}") };
-        let mut said = vec![view.sentence()];
-        if !view.limiter.can_insert(insert.parse().unwrap()) {
-            said.push(format!("insert waits: {}", view.insert_waits_for(insert.parse().unwrap())));
+        let (insert, sample) = (insert.parse().unwrap(), sample.parse().unwrap());
+        let mut said = vec![view.sentence(WaitingBatches::default())];
+        if !view.limiter.can_insert(insert) {
+            said.push(format!("insert waits: {}", view.insert_waits_for(insert as u64)));
+            said.push(format!(
+                "on the card: {}",
+                view.sentence(WaitingBatches { inserts: Some(insert as u64), samples: None })
+            ));
             said.push(format!("in a few words: {}", view.why_inserts_wait()));
         }
-        if view.items == 0 || view.samples_allowed().is_some_and(|allowed| allowed < sample.parse().unwrap()) {
-            said.push(format!("sample waits: {}", view.sample_waits_for(sample.parse().unwrap())));
+        if view.items == 0 || view.samples_allowed().is_some_and(|allowed| allowed < sample) {
+            said.push(format!("sample waits: {}", view.sample_waits_for(sample)));
+            said.push(format!(
+                "on the card: {}",
+                view.sentence(WaitingBatches { inserts: None, samples: Some(sample) })
+            ));
             said.push(format!("in a few words: {}", view.why_samples_wait()));
         }
         said

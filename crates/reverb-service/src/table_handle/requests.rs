@@ -5,6 +5,7 @@ use super::ticket_queue::{self, TicketQueue, Waiter};
 use super::turns::{InsertTurn, Turns};
 use crate::peer::Traffic;
 use crate::write_ledger::Ledger;
+use reverb_core::words::{counted, number};
 use reverb_core::{Drawn, Error, NewItem, Result, Table, Trajectory};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -152,6 +153,8 @@ pub trait Work: Default + Send {
     fn expire(self, reason: &str) -> Result<Self::Reply>;
     /// Says what a request does at the table with this name.
     fn title(name: &str) -> String;
+    /// Returns the number of items that the request still waits for.
+    fn missing(&self) -> u64;
     /// Says what the request waits for, as the end of a sentence.
     fn reason(&self, table: &Table) -> String;
     /// Says what the request waits for at the table with this name.
@@ -187,16 +190,21 @@ impl Work for InsertWork {
     fn reply(self) {}
 
     fn expire(self, reason: &str) -> Result<()> {
-        let done = self.total - self.items.len();
-        Err(Error::DeadlineExceeded(format!("{done} of {} items were inserted; {reason}\n{TIMED_OUT}", self.total)))
+        let (done, all) = (number((self.total - self.items.len()) as u64), counted(self.total as u64, "item"));
+        let were = if self.total == 1 { "was" } else { "were" };
+        Err(Error::DeadlineExceeded(format!("{done} of {all} {were} inserted; {reason}\n{TIMED_OUT}")))
     }
 
     fn title(name: &str) -> String {
         format!("insert into table `{name}`")
     }
 
+    fn missing(&self) -> u64 {
+        self.items.len() as u64
+    }
+
     fn reason(&self, table: &Table) -> String {
-        table.limiter_view().insert_waits_for(self.items.len() as u64)
+        table.limiter_view().insert_waits_for(self.missing())
     }
 }
 
@@ -236,8 +244,12 @@ impl Work for SampleWork {
         format!("sample of table `{name}`")
     }
 
+    fn missing(&self) -> u64 {
+        self.at_least.saturating_sub(self.drawn.len()).max(1) as u64
+    }
+
     fn reason(&self, table: &Table) -> String {
-        table.limiter_view().sample_waits_for(self.at_least.saturating_sub(self.drawn.len()).max(1) as u64)
+        table.limiter_view().sample_waits_for(self.missing())
     }
 
     fn undo(&mut self, table: &mut JournaledTable, removed: &mut Vec<Trajectory>) {

@@ -2,7 +2,7 @@
 
 use super::handle::TableHandle;
 use super::requests::{Operation, Requests, Work};
-use reverb_core::{RateLimiter, TableInfo};
+use reverb_core::{RateLimiter, TableInfo, WaitingBatches};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -19,12 +19,15 @@ pub struct TableStatus {
     pub insert_peer: Option<String>,
     /// Who makes the first waiting draw. `None` if no draw waits.
     pub sample_peer: Option<String>,
+    /// The batches of both. Only the server itself knows them.
+    pub waiting: WaitingBatches,
 }
 
 /// Makes the status of a table of whose requests nothing is known.
 impl From<TableInfo> for TableStatus {
     fn from(info: TableInfo) -> Self {
-        Self { info, insert_wait: None, sample_wait: None, insert_peer: None, sample_peer: None }
+        let waiting = WaitingBatches::default();
+        Self { info, insert_wait: None, sample_wait: None, insert_peer: None, sample_peer: None, waiting }
     }
 }
 
@@ -56,6 +59,10 @@ fn first_peer<W: Work>(requests: &Requests<W>) -> Option<String> {
     Some(requests.front()?.waiter.as_ref()?.peer.to_string())
 }
 
+fn first_batch<W: Work>(requests: &Requests<W>) -> Option<u64> {
+    requests.front().map(|request| request.work.missing())
+}
+
 impl TableHandle {
     /// Returns the status of the table and its queues.
     pub fn status(&self) -> TableStatus {
@@ -85,6 +92,7 @@ impl TableHandle {
                 sample_wait: samples.front().map(|request| request.work.explain(table, name)),
                 insert_peer: first_peer(inserts),
                 sample_peer: first_peer(samples),
+                waiting: WaitingBatches { inserts: first_batch(inserts), samples: first_batch(samples) },
             }
         })
     }

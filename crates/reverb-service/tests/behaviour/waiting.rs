@@ -125,7 +125,7 @@ async fn an_empty_sample_at_its_deadline_fails_and_says_what_it_waited_for() {
     let error = waits!(table.sample(exactly(1), here())).result(soon(), silent).await.unwrap_err();
     let Error::DeadlineExceeded(text) = error else { panic!("{error:?}") };
     assert!(
-        text.starts_with("sample of table `replay` waits: queue \"replay\" is empty\nRate Limiter: Timeout exceeded"),
+        text.starts_with("sample of table `replay` waits: the queue is empty; 1 more insert until a sample may go\nRate Limiter: Timeout exceeded"),
         "{text}"
     );
 }
@@ -193,7 +193,10 @@ async fn a_long_wait_is_reported_exactly_once() {
     let table = queue("replay", 10);
     let notices = Cell::new(0);
     let notice = |notice: &Notice| {
-        assert_eq!(notice.text, "sample of table `replay` waits: queue \"replay\" is empty");
+        assert_eq!(
+            notice.text,
+            "sample of table `replay` waits: the queue is empty; 1 more insert until a sample may go"
+        );
         notices.set(notices.get() + 1);
     };
     let mut result = pin!(waits!(table.sample(exactly(1), here())).result(None, notice));

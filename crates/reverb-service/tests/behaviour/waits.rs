@@ -40,7 +40,7 @@ fn each_waiting_insert_says_who_makes_it_and_what_it_waits_for() {
     let _waiting = peers.each_ref().map(|peer| insert(&table, 1, peer));
     let waits = table.waits(20);
     let seen: Vec<_> = waits.iter().map(|wait| (wait.operation, wait.peer.id, wait.reason.as_str())).collect();
-    let reason = "queue \"full\" is full: 1 of 1 wait to be sampled";
+    let reason = "the queue is full (1 of 1 item); 1 more sample until an insert may go";
     assert_eq!(
         seen,
         [

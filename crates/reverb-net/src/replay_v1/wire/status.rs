@@ -117,11 +117,11 @@ pub fn status_from_wire(mut status: replay::TableStatus) -> reverb_core::Result<
     read_figures(&mut status, &mut info);
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     Ok(TableStatus {
-        info,
         insert_wait: text(status.insert_wait),
         sample_wait: text(status.sample_wait),
         insert_peer: text(status.insert_peer),
         sample_peer: text(status.sample_peer),
+        ..TableStatus::from(info)
     })
 }
 
