@@ -312,8 +312,9 @@ licences: ## Write the licences of the crates in the wheel, and its bill of mate
 limits: ## Write the tables of docs/limits.md again, from the comments beside the limits
 	$(PYTHON) tests/house/limits.py
 
-sentences: ## Write what is said of limiters and servers again, in the tables that people have read
+sentences: ## Write what is said of limiters and servers again: tables that people have read, remedies in docs/operate.md
 	WRITE_SENTENCES=1 cargo test -p reverb-observe --test sentences
+	$(PYTHON) tests/house/remedies.py
 
 table-figures: ## Write the class of a table's figures for Python again, from their declaration in Rust
 	$(PYTHON) tests/house/table_figures.py

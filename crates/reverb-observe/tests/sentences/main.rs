@@ -4,6 +4,7 @@
 //! `make sentences` writes the latter again. Read what it changes.
 
 mod limiters;
+mod remedies;
 mod states;
 mod verdicts;
 

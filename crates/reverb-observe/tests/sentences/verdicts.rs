@@ -84,7 +84,8 @@ fn wait_for(state: &mut ServerState, most: Duration) {
     state.left.iter_mut().for_each(|client| client.ago = client.ago.min(most));
 }
 
-fn read(lines: &[&str]) -> ServerState {
+/// Reads a server.
+pub fn read(lines: &[&str]) -> ServerState {
     let mut state = ServerState::default();
     for line in lines {
         let (head, rest) = line.split_once(": ").unwrap_or((line, ""));
