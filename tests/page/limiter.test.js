@@ -108,7 +108,7 @@ test("a bound that is missing is none; queues count their items", () => {
   const of = (more) => bandOf(table({ limiter: { ...LIMITER, ...more } }), LIVE, 60);
   assert.deepEqual([of({ most_ahead: null }).band.low, of({ most_ahead: null }).band.high], [-5, null]);
   const queue = of({ kind: "queue", samples_per_insert: 1, diff: 14, min_diff: 0, max_diff: 30, least_ahead: null, most_ahead: null, insert_bound: "the queue is full" });
-  assert.deepEqual([textsOf(queue).at(-1), queue.band.low, queue.band.high, queue.band.above], ["50: 14 items", 0, 30, "inserts wait: the queue is full"]);
+  assert.deepEqual([textsOf(queue).at(-1), queue.band.low, queue.band.high, queue.band.above], ["50: 14 items", 0, 30, "the queue is full"]);
 });
 
 test("a limiter's chart says in words what it shows", () => {

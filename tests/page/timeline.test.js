@@ -101,11 +101,11 @@ test("only the chosen time is shown, and hostile names are seen", () => {
   assert.equal(textAt(FLOW, [], 0), "");
 });
 
-const BAND = { low: -10, high: 30, above: "inserts wait above", below: "samples wait below", tone: "" };
+const BAND = { low: -10, high: 30, above: "at most 30", below: "at least -10", tone: "" };
 const LIMITER = { lines: [line("diff", [[1, 0], [2, 5], [3, 10]])], events: [], span: 300, band: BAND };
 
 test("a band chart draws its point inside the band between the bounds", () => {
-  const { back, texts } = drawn(bandChart({ height: 118 }), LIMITER, 308);
+  const { back, texts } = drawn(bandChart({ height: 118 }), LIMITER, 400);
   const [band, point] = [back.querySelectorAll("rect")[0], back.querySelectorAll("circle")[0]];
   const [upper, lower] = back.querySelectorAll("line").map((bound) => Number(bound.attributes.y1));
   const at = Number(point.attributes.cy);
@@ -113,7 +113,9 @@ test("a band chart draws its point inside the band between the bounds", () => {
   assert.ok(Math.abs(Number(band.attributes.height) - (lower - upper)) < 0.11);
   assert.ok(Math.abs((at - upper) / (lower - upper) - 0.5) < 0.01);
   assert.equal(point.attributes["data-now"], "10");
-  assert.deepEqual(texts(back).slice(0, 2), ["inserts wait above", "samples wait below"]);
+  assert.deepEqual(texts(back).slice(0, 2), ["inserts wait: at most 30", "samples wait: at least -10"]);
+  const narrow = drawn(bandChart({ height: 118 }), LIMITER, 308);
+  assert.deepEqual(narrow.texts(narrow.back).slice(0, 2), ["at most 30", "at least -10"]);
 });
 
 test("a band without bounds has no lines for them, and its point says how it is", () => {

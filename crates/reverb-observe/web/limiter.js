@@ -70,9 +70,9 @@ export function bandOf(table, live, span) {
  * The axis of a limiter in items. The bounds are in the server's words.
  * @param {LimiterDocument} limiter
  */
-function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: most, least_ahead: low, most_ahead: high, insert_bound: inserts, sample_bound: samples }) {
+function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: most, least_ahead: low, most_ahead: high, insert_bound, sample_bound }) {
   const items = (/** @type {number} */ value) => plural(Math.abs(Math.round(value)), "item");
-  const bounds = { above: inserts === null ? "" : `inserts wait: ${inserts}`, below: samples === null ? "" : `samples wait: ${samples}` };
+  const bounds = { above: insert_bound ?? "", below: sample_bound ?? "" };
   if (kind === "queue" || kind === "stack") {
     return { low: least, high: most, ...bounds, itemsOf: (/** @type {number} */ diff) => diff, words: items };
   }
@@ -84,7 +84,8 @@ function axisOf({ kind, samples_per_insert: ratio, min_diff: least, max_diff: mo
 /** The chart of a limiter in words. @param {TableDocument} table */
 export function bandLabel({ limiter }) {
   const { above, below, itemsOf, words } = axisOf(limiter);
-  return `Rate limiter: ${[words(itemsOf(limiter.diff)), above, below].filter(Boolean).join("; ")}.`;
+  const bounds = [above && `inserts wait: ${above}`, below && `samples wait: ${below}`];
+  return `Rate limiter: ${[words(itemsOf(limiter.diff)), ...bounds].filter(Boolean).join("; ")}.`;
 }
 
 /** Inserts and samples per second, for a line chart. @param {TableDocument} table @param {Live} live @returns {import("./timeline.js").Shown} */

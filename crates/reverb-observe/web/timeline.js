@@ -6,7 +6,7 @@ import { compact, el, setAttrs, svg, time, visible } from "./core.js";
 import { exploring } from "./explore.js";
 
 /** @typedef {{name: string, points: [number, number][], second?: boolean, format: (value: number) => string}} Line Points are a time and a value. */
-/** @typedef {{low: number | null, high: number | null, above: string, below: string, tone: string}} Band Its bounds, and what is said beside them. */
+/** @typedef {{low: number | null, high: number | null, above: string, below: string, tone: string}} Band Its bounds, and the same in words. */
 /** @typedef {{lines: Line[], events: EventDocument[], span: number, band?: Band}} Shown `span` is the longest time that is shown. */
 /** @typedef {{left: number, top: number, width: number, height: number, last: number, seconds: number}} Plot */
 
@@ -15,6 +15,8 @@ const LEAST_SECONDS = 20;
 const INSETS = { lines: { left: 44, right: 0, top: 14, bottom: 20 }, band: { left: 0, right: 8, top: 14, bottom: 20 } };
 // A server starts, and loads a checkpoint, a moment before its first point.
 const BEFORE_SECONDS = 3;
+// A narrower band has no room beside its bounds for what happens there.
+const BAND_WORDS_WIDTH = 340;
 // Words beside marks do not overlap.
 const WORD_WIDTH = 84;
 /** How an event looks: its shape, its colour, and the word beside it, for those that matter to all charts. @type {Record<string, {shape: string, tone: string, word?: string}>} */
@@ -54,16 +56,16 @@ export function bandChart({ height = 120, small = false } = {}) {
     const y = (/** @type {number} */ value) => plot.top + plot.height - ((value - least) / (most - least)) * plot.height;
     const upper = band.high === null ? plot.top : y(band.high);
     const lower = band.low === null ? plot.top + plot.height : y(band.low);
-    const bound = (/** @type {number | null} */ value, /** @type {number} */ at, /** @type {number} */ down, /** @type {string} */ word) =>
+    const bound = (/** @type {number | null} */ value, /** @type {number} */ at, /** @type {number} */ down, /** @type {string} */ waits, /** @type {string} */ words) =>
       value === null ? [] : [
         svg("line", { class: "bound", x1: 0, x2: round(width), y1: round(at), y2: round(at) }),
-        ...(small ? [] : [svg("text", { class: "axis", x: 4, y: round(at + down) }, word)]),
+        ...(small ? [] : [svg("text", { class: "axis", x: 4, y: round(at + down) }, width < BAND_WORDS_WIDTH ? words : `${waits}: ${words}`)]),
       ];
     const latest = line.points[line.points.length - 1];
     parts.back.replaceChildren(
       svg("rect", { class: "band", x: 0, y: round(upper), width: round(width), height: round(Math.max(0, lower - upper)) }),
-      ...bound(band.high, upper, -5, band.above),
-      ...bound(band.low, lower, 13, band.below),
+      ...bound(band.high, upper, -5, "inserts wait", band.above),
+      ...bound(band.low, lower, 13, "samples wait", band.below),
       ...(latest ? [svg("circle", { class: `point ${band.tone}`, r: small ? 2.5 : 4, cx: round(plot.left + plot.width), cy: round(y(latest[1])), "data-now": latest[1] })] : []),
     );
     return y;

@@ -14,21 +14,21 @@ fn limiters_speak_of_who_is_ahead_and_of_batches() {
         let ["insert", insert, "sample", sample] = requests[..] else { panic!("{requests:?}") };
         let (insert, sample) = (insert.parse().unwrap(), sample.parse().unwrap());
         let mut said = vec![view.sentence(WaitingBatches::default())];
+        let mut waits = |name: &str, reason: String, waiting, why| {
+            let card = view.sentence(waiting);
+            let missing = reason.split("; ").find(|part| part.contains(" until "));
+            assert!(missing.is_none_or(|missing| card.contains(missing)), "a client reads {reason}, the card {card}");
+            said.push(format!("{name} waits: {reason}"));
+            said.push(format!("on the card: {card}"));
+            said.push(format!("in a few words: {why}"));
+        };
         if !view.limiter.can_insert(insert) {
-            said.push(format!("insert waits: {}", view.insert_waits_for(insert as u64)));
-            said.push(format!(
-                "on the card: {}",
-                view.sentence(WaitingBatches { inserts: Some(insert as u64), samples: None })
-            ));
-            said.push(format!("in a few words: {}", view.why_inserts_wait()));
+            let waiting = WaitingBatches { inserts: Some(insert as u64), samples: None };
+            waits("insert", view.insert_waits_for(insert as u64), waiting, view.why_inserts_wait());
         }
         if view.items == 0 || view.samples_allowed().is_some_and(|allowed| allowed < sample) {
-            said.push(format!("sample waits: {}", view.sample_waits_for(sample)));
-            said.push(format!(
-                "on the card: {}",
-                view.sentence(WaitingBatches { inserts: None, samples: Some(sample) })
-            ));
-            said.push(format!("in a few words: {}", view.why_samples_wait()));
+            let waiting = WaitingBatches { inserts: None, samples: Some(sample) };
+            waits("sample", view.sample_waits_for(sample), waiting, view.why_samples_wait());
         }
         said
     });
