@@ -7,6 +7,7 @@ use super::state::TableState;
 use super::ticket_queue::Waiter;
 use crate::notice::Notice;
 use crate::peer::Peer;
+use reverb_core::words::counted;
 use reverb_core::{Error, Result};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ impl TableHandle {
             }
             if state.queues.are_full(&work, MAX_WAITING) {
                 let (name, wait) = (self.name(), work.explain(&state.table, self.name()));
-                let reason = format!("{MAX_WAITING} requests wait at table `{name}` already; {wait}");
+                let most = counted(MAX_WAITING as u64, "request");
+                let reason = format!("{most} wait at table `{name}` already; {wait}");
                 return Err(Error::ResourceExhausted(reason));
             }
             let ticket = state.next_ticket;

@@ -216,7 +216,7 @@ fn the_number_of_waiting_requests_is_limited_for_each_kind() {
     let Call::Done(Err(Error::ResourceExhausted(text))) = table.insert(items(8..9), here()) else {
         panic!("it is taken")
     };
-    assert!(text.contains("100000 requests wait at table `table`") && text.contains("\"table\" is full"), "{text}");
+    assert!(text.contains("100,000 requests wait at table `table`") && text.contains("the queue is full"), "{text}");
     assert_eq!(keys(&done!(table.sample(exactly(1), here()))), [0], "samples may go");
     // Withdrawn from the end of the queue, where a search from the front takes longest.
     drop(waiting.into_iter().rev().take(100));
