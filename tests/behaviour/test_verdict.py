@@ -137,7 +137,7 @@ def test_a_pause_that_is_longer_than_the_table_says_is_a_stall():
         eventually(lambda: get(server, "verdict")["state"] == "stalled")
         told = get(server, "verdict")
         assert (told["level"], told["tables"]) == ("warning", [0])
-        assert "has not drawn from table (full), so its own request waits" in told["line"]
+        assert "has not drawn from table (full), so it waits for itself" in told["line"]
         assert ask(server.http_port, "/readyz").status == 200
         draw(client, 1)
         waiting.result()

@@ -27,6 +27,8 @@ pub struct LeftClient {
     pub inserts: u64,
     /// Items that it drew.
     pub samples: u64,
+    /// All that are remembered of its connections.
+    pub peers: Vec<Arc<Peer>>,
 }
 
 impl Replay {
@@ -68,8 +70,10 @@ impl Replay {
                 client.since = client.since.min(peer.since);
                 client.inserts += inserts;
                 client.samples += samples;
+                client.peers.push(peer);
             } else {
-                left.push(LeftClient { since: peer.since, peer, at, how, inserts, samples });
+                let peers = vec![peer.clone()];
+                left.push(LeftClient { since: peer.since, peer, at, how, inserts, samples, peers });
             }
         }
         left.truncate(MAX_LEFT);

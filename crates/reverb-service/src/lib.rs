@@ -28,6 +28,7 @@ mod replay;
 mod stacking;
 mod store;
 mod table_handle;
+mod tables_used;
 mod verdict;
 pub mod write_ledger;
 pub mod write_queue;
@@ -52,4 +53,5 @@ pub use table_handle::{
     Arrival, Call, Change, DrawRequest, Journal, MAX_DRAWN, Operation, TIMED_OUT, TableHandle, TablePulse, TableStatus,
     WaitKind, Waiting, WaitingRequest, snapshot_all,
 };
+pub use tables_used::{Place, TablesUsed};
 pub use verdict::{Level, PeerRates, Progress, TableRates, TableVerdict, Trouble, Verdict, Watched};

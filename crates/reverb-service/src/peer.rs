@@ -1,6 +1,7 @@
 //! Peers: the programs that make calls, and the transports of the calls.
 
 use crate::process_name::process_name;
+use crate::tables_used::{Place, TablesUsed};
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -71,6 +72,30 @@ pub struct Traffic {
     pub streams: AtomicU64,
     /// Number of times that it has looked at the server, as `reverb top` does.
     pub looks: AtomicU64,
+    /// The tables into which it has inserted.
+    pub inserted: TablesUsed,
+    /// The tables from which it has drawn.
+    pub drawn: TablesUsed,
+}
+
+impl Traffic {
+    /// Counts items that the peer has inserted into a table.
+    #[inline]
+    pub(crate) fn count_inserts(&self, items: usize, table: Place) {
+        self.inserts.fetch_add(items as u64, Relaxed);
+        if items > 0 {
+            self.inserted.add(table);
+        }
+    }
+
+    /// Counts items that the peer has drawn from a table.
+    #[inline]
+    pub(crate) fn count_samples(&self, items: usize, table: Place) {
+        self.samples.fetch_add(items as u64, Relaxed);
+        if items > 0 {
+            self.drawn.add(table);
+        }
+    }
 }
 
 /// Who inserts: the program, and its client, which takes turns with others where inserts wait.

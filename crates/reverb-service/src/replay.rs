@@ -9,6 +9,7 @@ use crate::peer::{Inserter, Peer};
 use crate::receipts::Receipts;
 use crate::store::Store;
 use crate::table_handle::{Call, TableHandle, TableStatus};
+use crate::tables_used::Place;
 use crate::write_ledger::Ledgers;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result};
@@ -65,6 +66,7 @@ impl Replay {
                 return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
             }
         }
+        tables.iter().enumerate().for_each(|(place, table)| table.set_place(Place(place)));
         let (stop, _) = watch::channel(false);
         Ok(Arc::new(Self {
             id: rand::random(),

@@ -1,10 +1,11 @@
 //! Who can end the waits of a server: tables wait for clients, and clients for tables.
 //!
-//! A table where inserts wait needs somebody who draws, and one where draws wait somebody who inserts. A client that
-//! waits elsewhere itself can do so only when that wait ends. What only a loader or a wait for a newer version waits for
-//! does not keep its program from going on.
+//! A table where inserts wait needs somebody who draws, and one where draws wait somebody who inserts. That is a client
+//! which has done so at this table. Who did so elsewhere has another part, and one that has not done so anywhere yet may
+//! still begin. A client that waits elsewhere itself can do so only when that wait ends. What only a loader or a wait for a
+//! newer version waits for does not keep its program from going on.
 
-use super::state::{ClientState, LeftClient, ServerState, TableState, WaitState};
+use super::state::{ClientState, LeftClient, STILL, ServerState, TableState, WaitState};
 use reverb_service::{Departure, Operation, WaitKind};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,6 +17,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Waits<'a> {
     pub state: &'a ServerState,
+    /// What each client does.
+    parts: Vec<Part>,
     /// The pause of each table that stands still.
     pub paused: Vec<Option<Pause>>,
 }
@@ -69,13 +72,20 @@ impl Cause {
     }
 }
 
+/// The tables at which a client has inserted and drawn, or waits to do so.
+#[derive(Debug, Clone)]
+struct Part {
+    inserts: BTreeSet<usize>,
+    draws: BTreeSet<usize>,
+}
+
 impl Need {
-    /// Whether a client has done what the table needs.
-    fn is_met_by(self, has_inserted: bool, has_drawn: bool) -> bool {
+    /// Of two sets of tables, those of what the table needs, and then the others. `None` if nobody can do that.
+    fn of<'a>(self, inserts: &'a BTreeSet<usize>, draws: &'a BTreeSet<usize>) -> Option<[&'a BTreeSet<usize>; 2]> {
         match self {
-            Self::Inserts => has_inserted,
-            Self::Samples => has_drawn,
-            Self::Buffer => false,
+            Self::Inserts => Some([inserts, draws]),
+            Self::Samples => Some([draws, inserts]),
+            Self::Buffer => None,
         }
     }
 }
@@ -83,10 +93,71 @@ impl Need {
 impl<'a> Waits<'a> {
     /// Finds out who can end the waits.
     pub fn new(state: &'a ServerState) -> Self {
-        let paused = state.tables.iter().map(|table| pause(state, table)).collect();
-        let mut waits = Self { state, paused };
+        let paused = state.tables.iter().map(pause).collect();
+        let mut waits = Self { state, parts: parts(state), paused };
+        waits.find_helpers(Self::does);
+        waits.find_helpers(Self::may_begin);
         waits.find_live();
+        waits.find_helpers(Self::is_kept_away);
         waits
+    }
+
+    /// Finds the clients that can do what the tables need for which nobody is known yet.
+    fn find_helpers(&mut self, can_help: fn(&Self, usize, usize, Need) -> bool) {
+        for table in 0..self.paused.len() {
+            let Some(pause) = self.pause(table).filter(|pause| pause.helpers.is_empty()) else { continue };
+            let needs = pause.needs;
+            let helpers = (0..self.parts.len()).filter(|&client| can_help(self, client, table, needs)).collect();
+            if let Some(pause) = &mut self.paused[table] {
+                pause.helpers = helpers;
+            }
+        }
+    }
+
+    /// Whether a client does what a table needs: it has done so there.
+    ///
+    /// One that waits at the table itself may go on in another thread, which nobody sees from here. So it can help itself
+    /// if it has done both there, as a program of actors and a learner does; and one that does both in one thread is given
+    /// the same time.
+    fn does(&self, client: usize, table: usize, needs: Need) -> bool {
+        self.part(client, needs).is_some_and(|[what_it_needs, _]| what_it_needs.contains(&table))
+    }
+
+    /// Whether a client may still begin to do what a table needs that nobody connected has done there.
+    ///
+    /// It has done so nowhere, has another part neither here nor in what went on since the pause began, and does not wait
+    /// itself: it compiles, or plays its first episode. It has not been connected for longer than the table may pause, and
+    /// came after whoever did so before.
+    fn may_begin(&self, client: usize, table: usize, needs: Need) -> bool {
+        let Some([what_it_needs, other]) = self.part(client, needs) else { return false };
+        let (state, table_state) = (&self.state.clients[client], &self.state.tables[table]);
+        let lasted = self.pause(table).map_or(Duration::ZERO, |pause| pause.lasted);
+        let is_busy = state.still + STILL >= lasted;
+        let came_later = |left: &LeftClient| state.connected <= left.ago;
+        what_it_needs.is_empty()
+            && !other.contains(&table)
+            && !state.only_looks
+            && is_busy
+            && state.connected < table_state.stall_after
+            && self.waits_elsewhere(client, table).next().is_none()
+            && self.left(table).all(came_later)
+    }
+
+    /// Whether a client may never have come to a table that nobody has served so far, because it waits elsewhere for what
+    /// will not come: it does elsewhere what the table needs.
+    fn is_kept_away(&self, client: usize, table: usize, needs: Need) -> bool {
+        let does_elsewhere = self.part(client, needs).is_some_and(|[what_it_needs, _]| !what_it_needs.is_empty());
+        let mut waits = self.waits_elsewhere(client, table).peekable();
+        does_elsewhere
+            && !self.state.tables[table].was_served(needs)
+            && waits.peek().is_some()
+            && waits.all(|other| self.pause(other).is_some_and(|pause| !pause.is_live))
+    }
+
+    /// The tables at which a client does what is needed, and those at which it does the other thing.
+    fn part(&self, client: usize, needs: Need) -> Option<[&BTreeSet<usize>; 2]> {
+        let Part { inserts, draws } = &self.parts[client];
+        needs.of(inserts, draws)
     }
 
     pub fn pause(&self, table: usize) -> Option<&Pause> {
@@ -206,10 +277,13 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// The clients that have left and did what a table needs.
+    /// The clients that have left and did what a table needs there.
     pub fn left(&self, table: usize) -> impl Iterator<Item = &'a LeftClient> + '_ {
         let needs = self.pause(table).map_or(Need::Buffer, |pause| pause.needs);
-        self.state.left.iter().filter(move |client| needs.is_met_by(client.has_inserted, client.has_drawn))
+        let did = move |client: &&LeftClient| {
+            needs.of(&client.inserted, &client.drawn).is_some_and(|[what_it_needs, _]| what_it_needs.contains(&table))
+        };
+        self.state.left.iter().filter(did)
     }
 
     /// The tables whose waits follow from those of `first`, nearest first, in steps. Each step lacks what the clients of
@@ -235,7 +309,8 @@ impl<'a> Waits<'a> {
     }
 }
 
-fn pause(state: &ServerState, table: &TableState) -> Option<Pause> {
+/// How a table stands still. Who can help is not known yet.
+fn pause(table: &TableState) -> Option<Pause> {
     let counted = |wait: &&WaitState| wait.kind != WaitKind::Newer;
     let longest = table.waits.iter().filter(counted).map(|wait| wait.waited).max()?;
     let lasted = longest.min(table.still);
@@ -252,20 +327,22 @@ fn pause(state: &ServerState, table: &TableState) -> Option<Pause> {
     let kind = if stops_programs { WaitKind::Call } else { WaitKind::Ahead };
     let waiters: BTreeSet<usize> =
         table.waits.iter().filter(|wait| wait.kind == kind).map(|wait| wait.client).collect();
-    let helpers = (0..state.clients.len()).filter(|&client| can_help(state, client, needs)).collect();
-    Some(Pause { lasted, needs, helpers, waiters: waiters.into_iter().collect(), stops_programs, is_live: false })
+    let (waiters, helpers) = (waiters.into_iter().collect(), Vec::new());
+    Some(Pause { lasted, needs, helpers, waiters, stops_programs, is_live: false })
 }
 
-/// Whether a client may do what a table needs: it has done so, or waits to do so. One that has done nothing yet may do
-/// anything, unless it has come to look only.
-fn can_help(state: &ServerState, client: usize, needs: Need) -> bool {
-    let ClientState { has_inserted, has_drawn, only_looks, .. } = state.clients[client];
-    let waits_to = |operation| {
-        let is_its = |wait: &WaitState| wait.client == client && wait.operation == operation;
-        state.tables.iter().any(|table| table.waits.iter().any(is_its))
-    };
-    let inserts = has_inserted || waits_to(Operation::Insert);
-    let draws = has_drawn || waits_to(Operation::Sample);
-    let is_new = !inserts && !draws && !only_looks;
-    needs != Need::Buffer && (is_new || needs.is_met_by(inserts, draws))
+/// What each client does.
+fn parts(state: &ServerState) -> Vec<Part> {
+    let part = |client: &ClientState| Part { inserts: client.inserted.clone(), draws: client.drawn.clone() };
+    let mut parts: Vec<Part> = state.clients.iter().map(part).collect();
+    for (table, waits) in state.tables.iter().map(|table| &table.waits).enumerate() {
+        for wait in waits {
+            let part = &mut parts[wait.client];
+            match wait.operation {
+                Operation::Insert => part.inserts.insert(table),
+                Operation::Sample => part.draws.insert(table),
+            };
+        }
+    }
+    parts
 }

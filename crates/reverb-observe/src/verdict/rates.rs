@@ -119,13 +119,21 @@ pub struct PeerRecord {
     counts: [u64; 3],
     looked: Instant,
     heard: Instant,
+    moved: Instant,
     inserts: Smooth,
     samples: Smooth,
 }
 
 impl PeerRecord {
     pub fn new(now: Instant) -> Self {
-        Self { counts: [0; 3], looked: now, heard: now, inserts: Smooth::default(), samples: Smooth::default() }
+        Self {
+            counts: [0; 3],
+            looked: now,
+            heard: now,
+            moved: now,
+            inserts: Smooth::default(),
+            samples: Smooth::default(),
+        }
     }
 
     /// Adds what the peer has done by now.
@@ -140,7 +148,15 @@ impl PeerRecord {
         if inserts + samples + bytes > 0 {
             self.heard = now;
         }
+        if inserts + samples > 0 {
+            self.moved = now;
+        }
         (self.counts, self.looked) = (counts, now);
+    }
+
+    /// Time since it inserted or drew anything.
+    pub fn still(&self, now: Instant) -> Duration {
+        now.duration_since(self.moved)
     }
 
     pub fn rates(&self, now: Instant, clock: SystemTime) -> PeerRates {

@@ -1,7 +1,9 @@
 //! What a verdict rests on: a server at one moment, as plain data.
 
+use super::chain::Need;
 use reverb_core::{LimiterKind, LimiterView};
 use reverb_service::{Departure, Operation, Trouble, WaitKind};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Time after which a table that had no progress does not flow any more, and after which a stall is a warning.
@@ -31,6 +33,10 @@ pub struct TableState {
     pub was_inserted: bool,
     /// Whether anything was sampled since the start.
     pub was_sampled: bool,
+    /// Whether anything was inserted before it was restored, and nothing since.
+    pub was_inserted_before: bool,
+    /// Whether anything was sampled before it was restored, and nothing since.
+    pub was_sampled_before: bool,
     /// The longest pause that somebody who is connected may make.
     pub stall_after: Duration,
     /// Inserts a second.
@@ -52,17 +58,27 @@ pub struct TableState {
 }
 
 impl TableState {
-    /// Makes the state of a table of whose requests and rates nothing is known.
-    pub fn new(view: &LimiterView<'_>) -> Self {
+    /// Makes the state of a table of whose requests and rates nothing is known. `inserts` and `samples` count those since
+    /// the start, and the limiter also those before it was restored.
+    pub fn new(view: &LimiterView<'_>, inserts: u64, samples: u64) -> Self {
         let is_ratio = view.kind() == LimiterKind::Ratio;
         Self {
             name: view.table.name.clone(),
+            was_inserted: inserts > 0,
+            was_sampled: samples > 0,
+            was_inserted_before: inserts == 0 && view.limiter.inserts > 0,
+            was_sampled_before: samples == 0 && view.limiter.samples > 0,
             wanted_ratio: is_ratio.then_some(view.limiter.config.samples_per_insert),
             both_wait: view.both_wait(),
             why_inserts_wait: view.why_inserts_wait(),
             why_samples_wait: view.why_samples_wait(),
             ..Self::default()
         }
+    }
+
+    /// Whether anybody has done what the table needs since the start.
+    pub(super) fn was_served(&self, needs: Need) -> bool {
+        if needs == Need::Samples { self.was_sampled } else { self.was_inserted }
     }
 
     /// Whether items are inserted or sampled.
@@ -89,10 +105,14 @@ pub struct WaitState {
 pub struct ClientState {
     /// The name of its program.
     pub program: String,
-    /// Whether it has inserted anything.
-    pub has_inserted: bool,
-    /// Whether it has drawn anything.
-    pub has_drawn: bool,
+    /// The places of the tables into which it has inserted.
+    pub inserted: BTreeSet<usize>,
+    /// The places of the tables from which it has drawn.
+    pub drawn: BTreeSet<usize>,
+    /// Time since it connected.
+    pub connected: Duration,
+    /// Time since it last inserted or drew anything, or connected.
+    pub still: Duration,
     /// Whether it looks at the server only, as `reverb top` does.
     pub only_looks: bool,
 }
@@ -102,10 +122,10 @@ pub struct ClientState {
 pub struct LeftClient {
     /// The name of its program.
     pub program: String,
-    /// Whether it had inserted anything.
-    pub has_inserted: bool,
-    /// Whether it had drawn anything.
-    pub has_drawn: bool,
+    /// The places of the tables into which it had inserted.
+    pub inserted: BTreeSet<usize>,
+    /// The places of the tables from which it had drawn.
+    pub drawn: BTreeSet<usize>,
     /// Time since then.
     pub ago: Duration,
     /// How it left.

@@ -6,8 +6,8 @@ use super::state::{ClientState, LeftClient, ServerState, TableState, WaitState};
 use super::words;
 use crate::documents::{MAX_WAITS, memory_limit, resident_bytes};
 use parking_lot::Mutex;
-use reverb_service::{Level, Peer, Replay, TableHandle, Trouble, Verdict, Watched};
-use std::collections::HashMap;
+use reverb_service::{Level, Peer, Replay, TableHandle, TablesUsed, Trouble, Verdict, Watched};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -48,20 +48,22 @@ impl Watcher {
     fn look(&mut self, replay: &Replay, now: Instant) {
         self.tables.resize_with(replay.tables().len(), || TableRecord::new(self.started));
         let clients = Clients::new(replay);
+        self.peers.retain(|id, _| clients.places.contains_key(id));
+        for peer in clients.peers() {
+            self.peers.entry(peer.id).or_insert_with(|| PeerRecord::new(now)).add(peer, now);
+        }
         let tables: Vec<TableState> = replay
             .tables()
             .iter()
             .zip(&mut self.tables)
             .map(|(table, record)| look_at_table(table, record, &clients, now))
             .collect();
-        let state = ServerState { tables, left: left(replay), troubles: troubles(replay), clients: clients.states() };
+        let still = |peer: &Arc<Peer>| self.peers.get(&peer.id).map(|record| record.still(now));
+        let clients = clients.states(still);
+        let state = ServerState { tables, left: left(replay), troubles: troubles(replay), clients };
         let verdict = judge(&state);
         for (record, table) in self.tables.iter_mut().zip(&verdict.of_tables) {
             record.note(table);
-        }
-        self.peers.retain(|id, _| clients.places.contains_key(id));
-        for peer in clients.peers() {
-            self.peers.entry(peer.id).or_insert_with(|| PeerRecord::new(now)).add(peer, now);
         }
         if words::differs(&self.told, &verdict) {
             tell(&verdict);
@@ -77,6 +79,8 @@ impl Watcher {
 struct Clients {
     processes: Vec<Vec<Arc<Peer>>>,
     places: HashMap<u64, usize>,
+    /// The peers of connections that have ended lately. Those of a process that is connected say what it has done.
+    closed: Vec<Arc<Peer>>,
 }
 
 impl Clients {
@@ -84,36 +88,47 @@ impl Clients {
         let processes = replay.processes();
         let place = |(place, peers): (usize, &Vec<Arc<Peer>>)| peers.iter().map(move |peer| (peer.id, place)).collect();
         let places = processes.iter().enumerate().flat_map::<Vec<_>, _>(place).collect();
-        Self { processes, places }
+        let closed = replay.connections.closed().into_iter().map(|closed| closed.peer).collect();
+        Self { processes, places, closed }
     }
 
     fn peers(&self) -> impl Iterator<Item = &Arc<Peer>> {
         self.processes.iter().flatten()
     }
 
-    fn states(&self) -> Vec<ClientState> {
+    /// Describes the clients. `still` says how long a peer has neither inserted nor drawn.
+    fn states(&self, still: impl Fn(&Arc<Peer>) -> Option<Duration>) -> Vec<ClientState> {
+        let mut closed: HashMap<_, Vec<_>> = HashMap::new();
+        self.closed.iter().for_each(|peer| closed.entry(peer.process()).or_default().push(peer));
         let state = |peers: &Vec<Arc<Peer>>| {
-            let did = |count: fn(&Peer) -> u64| peers.iter().any(|peer| count(peer) > 0);
+            let all = || peers.iter().chain(closed.get(&peers[0].process()).into_iter().flatten().copied());
+            let since = all().map(|peer| peer.since).min();
             ClientState {
                 program: peers[0].program().into(),
-                has_inserted: did(|peer| peer.traffic.inserts.load(Relaxed)),
-                has_drawn: did(|peer| peer.traffic.samples.load(Relaxed)),
-                only_looks: did(|peer| peer.traffic.looks.load(Relaxed)),
+                inserted: places(all(), |peer| &peer.traffic.inserted),
+                drawn: places(all(), |peer| &peer.traffic.drawn),
+                connected: since.and_then(|since| since.elapsed().ok()).unwrap_or_default(),
+                still: peers.iter().filter_map(&still).min().unwrap_or_default(),
+                only_looks: peers.iter().any(|peer| peer.traffic.looks.load(Relaxed) > 0),
             }
         };
         self.processes.iter().map(state).collect()
     }
 }
 
+/// The places of the tables that one of these peers has used in one way.
+fn places<'a>(peers: impl Iterator<Item = &'a Arc<Peer>>, used: fn(&Peer) -> &TablesUsed) -> BTreeSet<usize> {
+    peers.flat_map(|peer| used(peer).places()).collect()
+}
+
 fn look_at_table(table: &TableHandle, record: &mut TableRecord, clients: &Clients, now: Instant) -> TableState {
     let (mut state, inserts, samples) = table.with_table(|table| {
         let (inserts, samples) = table.totals();
-        (TableState::new(&table.limiter_view()), inserts, samples)
+        (TableState::new(&table.limiter_view(), inserts, samples), inserts, samples)
     });
     record.add(inserts, samples, now);
     record.set_stall_after(table.stall_after());
     let rates = record.rates();
-    (state.was_inserted, state.was_sampled) = (inserts > 0, samples > 0);
     state.still = record.still(now);
     (state.inserts_per_second, state.samples_per_second) = (rates.inserts_per_second, rates.samples_per_second);
     (state.ratio, state.stall_after) = (rates.ratio, rates.stall_after);
@@ -129,8 +144,8 @@ fn look_at_table(table: &TableHandle, record: &mut TableRecord, clients: &Client
 fn left(replay: &Replay) -> Vec<LeftClient> {
     let client = |left: &reverb_service::LeftClient| LeftClient {
         program: left.peer.program().into(),
-        has_inserted: left.inserts > 0,
-        has_drawn: left.samples > 0,
+        inserted: places(left.peers.iter(), |peer| &peer.traffic.inserted),
+        drawn: places(left.peers.iter(), |peer| &peer.traffic.drawn),
         ago: left.at.elapsed().unwrap_or_default(),
         how: left.how,
     };

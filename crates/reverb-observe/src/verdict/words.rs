@@ -15,16 +15,24 @@ pub fn flowing(table: &TableState, is_only: bool) -> String {
     let name = if is_only { String::new() } else { format!("{} ", table.name) };
     let rates = match (table.ratio, table.wanted_ratio) {
         (Some(ratio), Some(wanted)) => format!("{} of {} samples per insert", ratio_text(ratio), plain(wanted)),
-        _ => {
-            let (inserts, samples) = (rate(table.inserts_per_second), rate(table.samples_per_second));
-            format!("{inserts} inserts/s, {samples} samples/s")
-        }
+        _ => rates(table),
     };
     let waits = table.waits.iter().max_by_key(|wait| wait.waited).map_or("", |wait| match wait.operation {
         Operation::Sample => "; the learner waits for actors",
         Operation::Insert => "; the actors wait for the learner",
     });
     format!("Flowing: {name}{rates}{waits}")
+}
+
+/// Says how fast a table is, or when it moved last if its rates have fallen to zero since.
+fn rates(table: &TableState) -> String {
+    let (inserts, samples) = (table.inserts_per_second, table.samples_per_second);
+    if inserts + samples == 0.0 {
+        return format!("the latest insert or sample was {} ago", time(table.still));
+    }
+    let rate =
+        |rate: f64, what| if rate == 0.0 { format!("no {what}") } else { format!("{} {what}/s", rate_text(rate)) };
+    format!("{}, {}", rate(inserts, "inserts"), rate(samples, "samples"))
 }
 
 /// Says that nobody asks for anything.
@@ -65,12 +73,12 @@ impl Waits<'_> {
             let (names, count) = self.programs(waiters);
             // A program that could go on in another thread.
             let is_itself = place == 0 && self.programs(self.free_helpers(first).into_iter()).0 == names;
-            let names = match (is_itself, count) {
-                (false, _) => names,
-                (true, 1) => "its own request".into(),
-                (true, _) => "their own requests".into(),
+            text += &match (is_itself, count) {
+                (true, 1) => ", so it waits for itself".to_owned(),
+                (true, _) => ", so they wait for each other".to_owned(),
+                (false, 1) => format!(", so {names} waits"),
+                (false, _) => format!(", so {names} wait"),
             };
-            text += &format!(", so {names} wait{}", if count == 1 { "s" } else { "" });
         }
         text
     }
@@ -90,25 +98,18 @@ impl Waits<'_> {
             Need::Samples => ("nobody has sampled", "drawn from", "nobody draws from"),
             _ => ("nobody has inserted into", "inserted into", "nobody inserts into"),
         };
-        let was_helped = if pause.needs == Need::Samples { state.was_sampled } else { state.was_inserted };
-        if (cause.is_some() || is_stalled) && !was_helped {
-            return format!("{never} {name}{reason}");
+        if (cause.is_some() || is_stalled) && !state.was_served(pause.needs) {
+            let was_before =
+                if pause.needs == Need::Samples { state.was_sampled_before } else { state.was_inserted_before };
+            let since = if was_before { " since it was restored" } else { "" };
+            return format!("{never} {name}{since}{reason}");
         }
-        if let Some(Cause::Nobody(_)) = cause {
+        if let Some(Cause::Nobody(first)) = cause
+            && *first == table
+        {
             let left: Vec<&LeftClient> = self.left(table).collect();
-            return match left.iter().min_by_key(|client| client.ago) {
-                Some(last) => {
-                    let (names, count) = grouped(left.iter().map(|client| client.program.as_str()));
-                    let was = if count == 1 { "was" } else { "were" };
-                    let how = match last.how {
-                        Departure::Closed => "left".into(),
-                        Departure::Lost => format!("{was} lost"),
-                        Departure::Stopped => "stopped answering".to_owned(),
-                    };
-                    format!("{does} {name} since {names} {how} {} ago{reason}", time(last.ago))
-                }
-                None => format!("{does} {name} any more{reason}"),
-            };
+            let since = if left.is_empty() { "any more".to_owned() } else { format!("since {}", departures(&left)) };
+            return format!("{does} {name} {since}{reason}");
         }
         let (names, count) = self.programs(self.free_helpers(table).into_iter());
         format!("{names} {} not {did} {name}{reason}", if count == 1 { "has" } else { "have" })
@@ -133,6 +134,25 @@ impl Waits<'_> {
     fn programs(&self, clients: impl Iterator<Item = usize>) -> (String, usize) {
         grouped(clients.map(|client| self.state.clients[client].program.as_str()))
     }
+}
+
+/// Says who has left and how, the latest first.
+fn departures(left: &[&LeftClient]) -> String {
+    let mut ways: Vec<(Duration, String)> = Vec::new();
+    for how in [Departure::Lost, Departure::Stopped, Departure::Closed] {
+        let so = || left.iter().filter(|client| client.how == how);
+        let Some(last) = so().map(|client| client.ago).min() else { continue };
+        let (names, count) = grouped(so().map(|client| client.program.as_str()));
+        let left = match (how, count) {
+            (Departure::Closed, _) => "left",
+            (Departure::Stopped, _) => "stopped answering",
+            (Departure::Lost, 1) => "was lost",
+            (Departure::Lost, _) => "were lost",
+        };
+        ways.push((last, format!("{names} {left} {} ago", time(last))));
+    }
+    ways.sort_by_key(|(ago, _)| *ago);
+    listed(&ways.into_iter().map(|(_, text)| text).collect::<Vec<_>>())
 }
 
 fn why(table: &TableState, needs: Need) -> &str {
@@ -173,6 +193,10 @@ fn plain(ratio: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn rate(rate: f64) -> String {
-    if rate < 10.0 { plain((rate * 10.0).round() / 10.0) } else { number(rate.round() as u64) }
+fn rate_text(rate: f64) -> String {
+    match rate {
+        ..0.05 => "less than 0.1".into(),
+        ..10.0 => plain((rate * 10.0).round() / 10.0),
+        _ => number(rate.round() as u64),
+    }
 }

@@ -5,6 +5,7 @@ use super::states::Limited;
 use reverb_core::words::time;
 use reverb_observe::verdict::{ClientState, LeftClient, ServerState, TableState, WaitState, judge};
 use reverb_service::{Departure, Level, Operation, Progress, Trouble, Verdict, WaitKind};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -77,11 +78,17 @@ fn healthy_programs_never_stall_at_any_moment_of_their_pauses() {
 
 /// Lets the state be that of an earlier moment: no wait and no pause is longer than this.
 fn wait_for(state: &mut ServerState, most: Duration) {
+    let longest = state.tables.iter().map(|table| table.still).max().unwrap_or_default();
+    let earlier = longest.saturating_sub(most);
     for table in &mut state.tables {
         table.still = table.still.min(most);
         table.waits.iter_mut().for_each(|wait| wait.waited = wait.waited.min(most));
     }
     state.left.iter_mut().for_each(|client| client.ago = client.ago.min(most));
+    for client in &mut state.clients {
+        client.connected = client.connected.saturating_sub(earlier);
+        client.still = client.still.saturating_sub(earlier);
+    }
 }
 
 /// Reads a server.
@@ -94,30 +101,33 @@ pub fn read(lines: &[&str]) -> ServerState {
             "table" => state.tables.push(table(name, rest)),
             "client" => {
                 let (program, count) = name.split_once(" x").unwrap_or((name, "1"));
-                let did = |what| rest.contains(what);
+                let longest = state.tables.iter().map(|table| table.still).max().unwrap_or_default();
+                let time = |what| rest.split(", ").find_map(|part| part.strip_prefix(what)).map_or(longest, seconds);
                 let client = ClientState {
                     program: program.into(),
-                    has_inserted: did("wrote"),
-                    has_drawn: did("drew"),
-                    only_looks: did("looks"),
+                    inserted: places(&state, "wrote", rest),
+                    drawn: places(&state, "drew", rest),
+                    connected: time("for "),
+                    still: time("still "),
+                    only_looks: rest.contains("looks"),
                 };
                 state.clients.extend(vec![client; count.parse().unwrap()]);
             }
             "wait" => wait(&mut state, name, rest),
             "left" => {
-                let (did, left) = rest.split_once(", ").unwrap();
-                let (how, ago) = left.split_once(' ').unwrap();
-                state.left.push(LeftClient {
+                let (how, ago) = rest.rsplit_once(", ").unwrap().1.split_once(' ').unwrap();
+                let client = LeftClient {
                     program: name.into(),
-                    has_inserted: did.contains("wrote"),
-                    has_drawn: did.contains("drew"),
+                    inserted: places(&state, "wrote", rest),
+                    drawn: places(&state, "drew", rest),
                     ago: seconds(ago),
                     how: match how {
                         "closed" => Departure::Closed,
                         "lost" => Departure::Lost,
                         _ => Departure::Stopped,
                     },
-                });
+                };
+                state.left.push(client);
             }
             "trouble" if name == "save" => state.troubles.push(Trouble::SaveFailed(rest.into())),
             "trouble" => {
@@ -130,13 +140,23 @@ pub fn read(lines: &[&str]) -> ServerState {
     state
 }
 
+/// Reads where a client did something, such as `wrote replay episodes, drew parameters`. Without a name, that is at the
+/// only table.
+fn places(state: &ServerState, what: &str, text: &str) -> BTreeSet<usize> {
+    let place =
+        |name: &str| state.tables.iter().position(|table| table.name == name).unwrap_or_else(|| panic!("{name}"));
+    let Some(names) = text.split(", ").find_map(|part| part.strip_prefix(what)) else { return BTreeSet::new() };
+    assert!(!names.is_empty() || state.tables.len() == 1, "{what} at which table? {text}");
+    if names.is_empty() { BTreeSet::from([0]) } else { names.split_whitespace().map(place).collect() }
+}
+
 /// Reads a table: its limiter, what that counts, and then `still`, `after`, `rates`, `of` (a ratio) or `restored`.
 fn table(name: &str, text: &str) -> TableState {
     let mut parts = text.split(", ");
     let limited = Limited::new(name, parts.next().unwrap(), parts.next().unwrap());
-    let mut table = TableState::new(&limited.view());
-    table.was_inserted = limited.limiter.inserts > 0;
-    table.was_sampled = limited.limiter.samples > 0;
+    let since_start = |count: i64| if text.ends_with("restored") { 0 } else { count as u64 };
+    let (inserts, samples) = (since_start(limited.limiter.inserts), since_start(limited.limiter.samples));
+    let mut table = TableState::new(&limited.view(), inserts, samples);
     table.stall_after = Duration::from_secs(600);
     for part in parts {
         match *part.split(' ').collect::<Vec<_>>() {
@@ -147,7 +167,7 @@ fn table(name: &str, text: &str) -> TableState {
                 table.samples_per_second = samples.parse().unwrap();
             }
             ["of", ratio] => table.ratio = Some(ratio.parse().unwrap()),
-            ["restored"] => (table.was_inserted, table.was_sampled) = (false, false),
+            ["restored"] => {}
             _ => panic!("not a part of a table: {part}"),
         }
     }

@@ -92,7 +92,7 @@ impl TableHandle {
         match submitted {
             Err(error) => Call::Done(Err(error)),
             Ok((Some(work), ..)) => {
-                work.count(&peer.traffic);
+                work.count(&peer.traffic, self.place());
                 Call::Done(Ok(work.reply()))
             }
             Ok((None, ticket, receiver)) => {

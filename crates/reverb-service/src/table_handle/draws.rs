@@ -112,7 +112,7 @@ impl TableHandle {
             )
         });
         if drawn.is_some() {
-            peer.traffic.samples.fetch_add(request.at_most as u64, Relaxed);
+            peer.traffic.count_samples(request.at_most, self.place());
         }
         drawn
     }

@@ -6,10 +6,11 @@ use super::requests::{Ended, OPERATIONS_PER_LOCK, Reply, Request, Work};
 use super::state::TableState;
 use super::wait_histogram::WaitCounts;
 use super::watch::Watchers;
+use crate::tables_used::Place;
 use parking_lot::{Mutex, MutexGuard};
 use reverb_core::{Drawn, Error, Table, TableConfig, TableSnapshot};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
@@ -25,6 +26,8 @@ pub(super) struct SharedTable {
     max_bytes: AtomicU64,
     counts_samples: AtomicBool,
     signature_token: AtomicU64,
+    /// Its place among the tables of its server.
+    place: AtomicUsize,
     pub undelivered: AtomicU64,
     /// The longest pause that is not a stall, in nanoseconds; 0 if that is learned from the pauses so far.
     stall_after: AtomicU64,
@@ -55,6 +58,7 @@ impl TableHandle {
             max_bytes: AtomicU64::default(),
             signature_token: AtomicU64::default(),
             counts_samples: AtomicBool::default(),
+            place: AtomicUsize::new(Place::NONE.0),
             undelivered: AtomicU64::default(),
             stall_after: AtomicU64::default(),
             expects_untracked: AtomicBool::default(),
@@ -77,6 +81,17 @@ impl TableHandle {
     #[inline]
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// Makes the table one of a server.
+    pub(crate) fn set_place(&self, Place(place): Place) {
+        self.0.place.store(place, Relaxed);
+    }
+
+    /// Returns the place of the table among those of its server.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place(self.0.place.load(Relaxed))
     }
 
     /// Returns the limit of the data that items keep in memory, in bytes. `None` for no limit.
@@ -184,7 +199,7 @@ impl TableHandle {
     /// Counts a request that has left its queue after its caller began to wait.
     pub(super) fn count_ended<W: Work>(&self, request: &Request<W>) {
         let Some(waiter) = &request.waiter else { return };
-        request.work.count(&waiter.peer.traffic);
+        request.work.count(&waiter.peer.traffic, self.place());
         if request.waited {
             self.0.waits[W::OPERATION as usize].add(waiter.since.elapsed());
         }

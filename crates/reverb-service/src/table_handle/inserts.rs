@@ -9,7 +9,6 @@ use crate::peer::{Inserter, Peer};
 use crate::write_ledger::Ledger;
 use reverb_core::{Error, NewItem, Result, Table};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// An item of a writer.
 #[derive(Debug)]
@@ -108,7 +107,7 @@ impl TableHandle {
             state.inserts_by_client.add(index, before - items.len());
             turn.serve(|_, _| true);
         });
-        writer.peer.traffic.inserts.fetch_add((before - items.len()) as u64, Relaxed);
+        writer.peer.traffic.count_inserts(before - items.len(), self.place());
     }
 
     /// Checks that the table accepts an item of a writer.

@@ -4,12 +4,12 @@ use super::journal::JournaledTable;
 use super::ticket_queue::{self, TicketQueue, Waiter};
 use super::turns::{InsertTurn, Turns};
 use crate::peer::Traffic;
+use crate::tables_used::Place;
 use crate::write_ledger::Ledger;
 use reverb_core::words::{counted, number};
 use reverb_core::{Drawn, Error, NewItem, Result, Table, Trajectory};
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Maximum number of draws in one step, and of inserts while no draw waits.
 pub const OPERATIONS_PER_STEP: usize = 512;
@@ -145,8 +145,8 @@ pub trait Work: Default + Send {
     fn kind(&self) -> WaitKind {
         WaitKind::Call
     }
-    /// Adds the items that the request has inserted or drawn to the counts of its peer.
-    fn count(&self, traffic: &Traffic);
+    /// Adds the items that the request has inserted into a table, or drawn from it, to the counts of its peer.
+    fn count(&self, traffic: &Traffic, table: Place);
     /// Returns the result of a request that is complete.
     fn reply(self) -> Self::Reply;
     /// Returns the result of a request whose deadline passes before it is complete.
@@ -183,8 +183,8 @@ impl Work for InsertWork {
     }
 
     #[inline]
-    fn count(&self, traffic: &Traffic) {
-        traffic.inserts.fetch_add((self.total - self.items.len()) as u64, Relaxed);
+    fn count(&self, traffic: &Traffic, table: Place) {
+        traffic.count_inserts(self.total - self.items.len(), table);
     }
 
     fn reply(self) {}
@@ -225,8 +225,8 @@ impl Work for SampleWork {
     }
 
     #[inline]
-    fn count(&self, traffic: &Traffic) {
-        traffic.samples.fetch_add(self.drawn.len() as u64, Relaxed);
+    fn count(&self, traffic: &Traffic, table: Place) {
+        traffic.count_samples(self.drawn.len(), table);
     }
 
     fn reply(self) -> Vec<Drawn> {
