@@ -7,7 +7,7 @@ Each actor waits for newer parameters, makes a rollout with them, and waits agai
 an older policy than its newest. The learner is the parent process. Its server stops with it, also where it raises, and
 that ends the actors.
 
-Lines that touch the buffer end with `# reverb`.
+Lines that touch the buffer end with `# reverb`, except for imports.
 """
 
 import argparse
@@ -19,7 +19,6 @@ import gymnasium
 import numpy as np
 import reverb
 from numpy.typing import NDArray
-from reverb import rate_limiters, selectors
 
 NUM_ACTORS, NUM_ENVS, LENGTH = 2, 8, 64
 DISCOUNT, LAMBDA, CLIP, EPOCHS, STEP_SIZE = 0.99, 0.95, 0.2, 20, 0.05
@@ -75,9 +74,9 @@ def make_tables() -> list[reverb.Table]:
     extras = {"log_prob": log_prob, "is_reset": flag, "version": version}
     signature = make_adder("localhost").signature(make_envs(), extras=extras)  # reverb
     specs = {"policy": reverb.TensorSpec((9, 2), np.float64), "version": reverb.TensorSpec((), np.int64)}  # reverb
-    limiter = rate_limiters.MinSize(1)  # reverb
-    newest = reverb.Table("parameters", selectors.Lifo(), selectors.Fifo(), 1, limiter, signature=specs)  # reverb
-    return [newest, reverb.Table.queue("rollouts", 4 * NUM_ACTORS * NUM_ENVS, signature=signature)]  # reverb
+    newest = reverb.selectors.Lifo(), reverb.selectors.Fifo(), 1, reverb.rate_limiters.MinSize(1)  # reverb
+    parameters = reverb.Table("parameters", *newest, signature=specs)  # reverb
+    return [parameters, reverb.Table.queue("rollouts", 4 * NUM_ACTORS * NUM_ENVS, signature=signature)]  # reverb
 
 
 def advantages(batch: Arrays, value: NDArray[Any]) -> NDArray[Any]:
@@ -119,10 +118,9 @@ def main(seed: int, iterations: int) -> None:
     """Learns, and prints how long the episodes are."""
     policy, value = np.zeros((9, 2)), np.zeros(9)
     context, lags = multiprocessing.get_context("spawn"), []
-    with reverb.Server(make_tables()) as server:  # reverb
-        client, address = server.localhost_client(), f"localhost:{server.port}"  # reverb
+    with reverb.Server(make_tables()) as server, server.localhost_client() as client:  # reverb
         for number in range(NUM_ACTORS):
-            context.Process(target=act, args=(address, 1_000 * seed + number)).start()
+            context.Process(target=act, args=(f"localhost:{server.port}", 1_000 * seed + number)).start()
         for version in range(iterations):
             client.insert({"policy": policy, "version": np.int64(version)}, {"parameters": 1.0})  # reverb
             batch = client.sample_batch("rollouts", NUM_ACTORS * NUM_ENVS).data  # reverb

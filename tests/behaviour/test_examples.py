@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from example_support import EXAMPLES, num_marked_lines, run
+from example_support import EXAMPLES, num_buffer_lines, run
 
 pytest.importorskip("gymnasium")
 
@@ -22,7 +22,7 @@ def test_ppo_learns_from_rollouts_of_its_newest_policy():
 
 
 def test_ppo_takes_at_most_14_lines_that_touch_the_buffer():
-    assert num_marked_lines(PPO.read_text()) <= 14
+    assert num_buffer_lines(PPO.read_text()) <= 14
 
 
 FAILING = """
