@@ -751,8 +751,13 @@ class Call:
 class Tables:
     """The tables of a server."""
 
-    def statuses(self) -> list[bytes]:
-        """A serialized `reverb.replay.v1.TableStatus` for each table."""
+    def names(self) -> list[str]: ...
+    def status(self, table: str) -> bytes:
+        """A serialized `reverb.replay.v1.TableStatus`.
+
+        Raises:
+          TableNotFoundError: The server has no such table.
+        """
 
     def check_keys(self, table: str, data: object) -> list[int]:
         """As `Client.check_keys`, without asking the server."""
@@ -794,6 +799,9 @@ class Calls:
     ) -> Call: ...
     def tables(self, timeout: float | None) -> Call:
         """The result is a `Tables`."""
+
+    def connection(self) -> int | None:
+        """A number that changes with the connection; None if the next call looks for the server."""
 
     def settle(self, timeout: float) -> Call: ...
 
@@ -937,6 +945,13 @@ class TrajectoryWriter(WriterSession):
         """Returns the key of the item."""
 
     def set_signatures(self, signatures: _Signatures) -> None: ...
+    def know_table(self, table: str, tables: Tables) -> None:
+        """Takes the signature of one table from those of a server.
+
+        Raises:
+          TableNotFoundError: The server has no such table.
+        """
+
     def configure(self, column: int, options: _ColumnOptions) -> None: ...
     def end_episode(self, clear_buffers: bool) -> None:
         """Without a flush."""

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +47,8 @@ LOOK_UP_SECONDS = 10.0
 # Number of sets of columns whose makers a client keeps for `get`.
 _MAX_CHOSEN = 256
 
+_Made = TypeVar("_Made")
+
 # Makes samples whose data are flat lists of columns.
 _flat_maker = sample_maker(None)
 
@@ -84,10 +86,7 @@ class Client:
         tls: TLS | None = None,
     ) -> None:
         if not isinstance(server_address, (str, Endpoint)):
-            # A server's own text has many lines.
-            if hasattr(server_address, "localhost_client"):
-                raise TypeError("server_address: a str; server.localhost_client() makes the client of a Server.")
-            checks.refuse("server_address", "a str", server_address)
+            _refuse("server_address", "a str", server_address)
         if tls is not None and not isinstance(tls, TLS):
             checks.refuse("tls", "a reverb.TLS", tls)
         self.endpoint = Endpoint.of(server_address)
@@ -136,7 +135,15 @@ class Client:
         self.engine.close(SETTLE_SECONDS)
 
     def __reduce__(self) -> tuple[Callable[[str | Endpoint], Client], tuple[str | Endpoint]]:
-        limit, make = self._max_pending_bytes, self.__class__
+        return self.reduced(self.__class__)
+
+    def reduced(self, make: Callable[..., _Made]) -> tuple[Callable[[str | Endpoint], _Made], tuple[str | Endpoint]]:
+        """What a pickle of a client contains. For `reverb.aio`; it is not part of the public interface.
+
+        Args:
+          make: Class of the client that the pickle makes.
+        """
+        limit = self._max_pending_bytes
         limited = make if limit == MAX_PENDING_BYTES else functools.partial(make, max_pending_bytes=limit)
         return limited, (self.endpoint.in_pickles(),)
 
@@ -816,33 +823,52 @@ class Client:
             if signature_token and (infos is None or maker is not None):
                 # The items are drawn already, so the deadline must not fail this call; nor may it wait forever.
                 infos = table_infos(self.engine, LOOK_UP_SECONDS)
-            maker = self.keep_maker(table, signature_token, infos or {})
+            maker = self.keep_maker(table, signature_token, infos.get(table) if signature_token and infos else None)
         return maker
 
-    def knows(self, table: str, signature_token: int) -> bool:
-        """Whether `maker` needs not ask the server. For other modules of this package, as `maker`.
+    def known_maker(self, table: str, signature_token: int) -> _binding.BatchMaker | None:
+        """What `maker` returns, if it need not ask the server. For other modules of this package, as `maker`.
 
         Args:
           table: Name of the table that the columns came from.
           signature_token: Token that identifies the signature.
         """
         maker = self._makers.get(table)
-        return maker is not None and maker.signature_token == signature_token
+        return maker if maker is not None and maker.signature_token == signature_token else None
 
-    def keep_maker(self, table: str, signature_token: int, infos: Mapping[str, TableInfo]) -> _binding.BatchMaker:
+    def keep_maker(self, table: str, signature_token: int, info: TableInfo | None) -> _binding.BatchMaker:
         """Makes and keeps a maker of samples. For other modules of this package, as `maker`.
 
         Args:
           table: Name of the table that the columns came from.
           signature_token: Token that identifies the signature; 0 if the table has no signature.
-          infos: Infos of all tables; of none if the table has no signature.
+          info: Info of the table; None if it has no signature.
         """
-        info = infos.get(table) if signature_token else None
         self.engine.note_drawn(table)
         maker = self._makers[table] = sample_maker(None if info is None else info.signature, signature_token)
         return maker
 
 
-def as_client(server: Client | str) -> Client:
-    """The client itself, or a new one for an address."""
-    return Client(server) if isinstance(server, str) else server
+def as_client(client: Client | str) -> Client:
+    """The client itself, or a new one for an address.
+
+    Raises:
+      TypeError: It is neither.
+    """
+    if isinstance(client, Client):
+        return client
+    if hasattr(client, "ordinary"):
+        raise TypeError(
+            "client: expected a reverb.Client or an address, since its calls wait in the calling thread; got a "
+            "reverb.aio.Client: pass its server_address."
+        )
+    if not isinstance(client, (str, Endpoint)):
+        _refuse("client", "a Client or the address of a server", client)
+    return Client(client)
+
+
+def _refuse(name: str, expected: str, value: object) -> NoReturn:
+    # A server's own text has many lines.
+    if hasattr(value, "localhost_client"):
+        raise TypeError(f"{name}: {expected}; server.localhost_client() makes the client of a Server.")
+    checks.refuse(name, expected, value)

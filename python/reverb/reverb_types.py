@@ -2,7 +2,6 @@
 
 import builtins
 import dataclasses
-from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from reverb import _binding, _protos
@@ -160,12 +159,7 @@ def table_infos(engine: _binding.Client, timeout: float | None) -> dict[str, Tab
     Raises:
       DeadlineExceededError: The server did not answer within the timeout.
     """
-    return infos_of(engine.table_statuses(timeout))
-
-
-def infos_of(statuses: Iterable[bytes]) -> dict[str, TableInfo]:
-    """The infos of tables by name, from their statuses as bytes."""
-    infos = map(TableInfo.from_serialized_status, statuses)
+    infos = map(TableInfo.from_serialized_status, engine.table_statuses(timeout))
     return {info.name: info for info in infos}
 
 

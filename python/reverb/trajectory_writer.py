@@ -150,6 +150,31 @@ class TrajectoryWriter(FlushingWriter):
         self._writer.set_signatures(self._signatures())
         return self._create_item(table, priority, trajectory, seconds)
 
+    def create_known(self, table: str, priority: ItemPriority, trajectory: Any) -> int:
+        """Creates an item as `create_item` does, but asks for no signatures. For `reverb.aio`, as `know_table`.
+
+        Args:
+          table: Name of the table for the item.
+          priority: Priority of the item, a number or "max".
+          trajectory: Nest of TrajectoryColumns, which becomes the item's data.
+
+        Raises:
+          TableNotFoundError: The writer does not know the table.
+        """
+        return self._create_item(table, priority, trajectory)
+
+    def know_table(self, table: str, tables: _binding.Tables) -> None:
+        """Takes the signature of a table from those of a server. It is not part of the public interface.
+
+        Args:
+          table: Name of the table.
+          tables: The tables of the server.
+
+        Raises:
+          TableNotFoundError: The server has no such table.
+        """
+        self._writer.know_table(table, tables)
+
     def configure(self, path: tuple[Any, ...], *, num_keep_alive_refs: int, max_chunk_length: int | None) -> None:
         """Sets how many values of one column are kept, and how they are divided into chunks.
 

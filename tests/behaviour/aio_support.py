@@ -6,6 +6,8 @@ import contextlib
 from behaviour_support import PATIENCE_S
 
 from reverb import aio
+from reverb.aio.tables import ServerTables
+from reverb.reverb_types import TableInfo
 
 
 def run(main):
@@ -28,6 +30,27 @@ async def cancel(task):
     with contextlib.suppress(asyncio.CancelledError):
         await task
     assert task.cancelled()
+
+
+@contextlib.contextmanager
+def counted(monkeypatch):
+    """Counts the questions for the tables of a server, and which of them were parsed, while it is entered."""
+    asked, parsed = [], []
+    ask, parse = ServerTables._ask, TableInfo.from_serialized_status
+
+    async def counting_ask(tables):
+        asked.append(tables)
+        return await ask(tables)
+
+    def counting_parse(status):
+        info = parse(status)
+        parsed.append(info.name)
+        return info
+
+    with monkeypatch.context() as patches:
+        patches.setattr(ServerTables, "_ask", counting_ask)
+        patches.setattr(TableInfo, "from_serialized_status", counting_parse)
+        yield asked, parsed
 
 
 def waiting(client, table, count):

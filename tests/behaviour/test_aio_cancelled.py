@@ -8,7 +8,7 @@ from aio_support import cancel, connect, eventually, run, waiting
 from behaviour_support import draw_values, info_of, insert_values, make_table
 
 import reverb
-from reverb import aio
+from reverb.aio.tables import ServerTables
 
 
 def values_of(batch):
@@ -65,7 +65,7 @@ def test_samples_go_back_if_the_look_up_of_their_signature_is_cancelled(serve, m
     async def main():
         async with connect(serve) as client:
             with monkeypatch.context() as patch:
-                patch.setattr(aio.Client, "_infos", lambda self, timeout: asyncio.sleep(60))
+                patch.setattr(ServerTables, "_ask", lambda self: asyncio.sleep(60))
                 with pytest.raises(asyncio.TimeoutError):
                     await asyncio.wait_for(client.sample_batch("table", 2), 0.5)
             return (await client.sample_batch("table", 4)).data.ravel().tolist()

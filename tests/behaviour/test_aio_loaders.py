@@ -38,6 +38,20 @@ def test_batches_are_those_of_the_loader(serve, options):
     assert draw_values(client, 2) == [6, 7]
 
 
+def test_loader_takes_a_client_for_asyncio(serve):
+    client = serve(reverb.Table.queue("table", 9))
+    insert_values(client, range(8))
+
+    async def main():
+        async with connect(serve) as aio:
+            async with NumpyLoader(aio, "table", batch_size=2, num_batches=3) as loader:
+                batches = await taken(loader)
+            # The client goes on.
+            return batches, values_of(await aio.sample_batch("table", 2))
+
+    assert run(main()) == ([[0, 1], [2, 3], [4, 5]], [6, 7])
+
+
 def test_batches_have_the_structure_of_the_signature(serve):
     client = serve(make_table(signature={"x": reverb.TensorSpec((), np.int64)}))
     client.insert({"x": 7}, {"table": 1.0})

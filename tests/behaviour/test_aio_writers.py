@@ -1,11 +1,12 @@
 """The writers of `reverb.aio`: items as those of the ordinary writers, and waits that hold no other task."""
 
 import asyncio
+import contextlib
 import gc
 
 import numpy as np
 import pytest
-from aio_support import cancel, connect, eventually, run
+from aio_support import cancel, connect, counted, eventually, run
 from behaviour_support import draw_values, info_of, insert_values, make_table
 
 import reverb
@@ -117,6 +118,141 @@ def test_misfits_are_found_before_anything_is_done(serve, kind):
 
     run(main())
     assert info_of(client).current_size == 1
+
+
+def many_tables(count=30):
+    return [make_table("table", signature=SIGNATURE), *(make_table(f"other_{number}") for number in range(count - 1))]
+
+
+async def write_with(aio, kind, value):
+    """Writes one item with a writer of this kind."""
+    if kind == "trajectory":
+        async with aio.trajectory_writer(1) as writer:
+            await writer.append({"x": np.int64(value)})
+            await writer.create_item("table", 1.0, {"x": writer.history["x"][-1:]})
+    elif kind == "structured":
+        async with aio.structured_writer([config()]) as writer:
+            for _ in range(2):
+                await writer.append({"x": np.int64(value)})
+    else:
+        async with aio.batched_writer(1) as writer:
+            await writer.append({"x": np.array([value])})
+            await writer.create_items("table", 1.0, {"x": writer.history["x"][-1:]})
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "structured", "batched"])
+def test_all_writers_of_a_client_share_one_look_up(serve, kind, monkeypatch):
+    client = serve(*many_tables())
+
+    async def main():
+        async with connect(serve) as aio:
+            # At the same time, and later.
+            await asyncio.gather(*(write_with(aio, kind, value) for value in range(20)))
+            await write_with(aio, kind, 20)
+
+    with counted(monkeypatch) as (asked, parsed):
+        run(main())
+    assert len(asked) == 1
+    # The extension has the signatures.
+    assert parsed == []
+    assert info_of(client).current_size == 21
+
+
+def test_readers_of_a_client_share_one_look_up_of_one_table(serve, monkeypatch):
+    client = serve(*many_tables())
+    client.insert({"x": np.zeros(1, np.int64)}, {"table": 1.0})
+
+    async def main():
+        async with connect(serve) as aio:
+            batches = await asyncio.gather(*(aio.sample_batch("table", 1) for _ in range(20)))
+            assert {tuple(batch.data) for batch in batches} == {("x",)}
+            await write_with(aio, "trajectory", 1)
+
+    with counted(monkeypatch) as (asked, parsed):
+        run(main())
+    assert (len(asked), parsed) == (1, ["table"])
+
+
+def test_loader_looks_up_its_table_alone(serve, monkeypatch):
+    client = serve(*many_tables())
+    client.insert({"x": np.zeros(1, np.int64)}, {"table": 1.0})
+
+    async def main():
+        async with reverb.loaders.NumpyLoader(serve.address, "table", batch_size=1, num_batches=2) as loader:
+            return [tuple(batch.data) async for batch in loader]
+
+    with counted(monkeypatch) as (_, parsed):
+        assert run(main()) == [("x",), ("x",)]
+    assert parsed == ["table"]
+
+
+def test_server_info_gives_other_tasks_a_turn_between_tables(serve, monkeypatch):
+    serve(*many_tables())
+
+    async def main():
+        most = turns = 0
+
+        async def other():
+            nonlocal most, turns
+            while True:
+                before = len(parsed)
+                await asyncio.sleep(0)
+                most, turns = max(most, len(parsed) - before), turns + 1
+
+        async with connect(serve) as aio:
+            task = asyncio.create_task(other())
+            infos = await aio.server_info()
+            await cancel(task)
+        return len(infos), most
+
+    with counted(monkeypatch) as (_, parsed):
+        assert run(main()) == (30, 1)
+
+
+def test_writers_learn_the_signatures_of_a_server_that_took_the_place_of_another(serve):
+    serve(make_table())
+    port = serve.server.port
+
+    async def main():
+        async with connect(serve) as aio:
+            await write_with(aio, "trajectory", 1)
+            serve.stop()
+            serve(make_table(signature={"other": reverb.TensorSpec((None,), np.int64)}), port=port)
+
+            async def is_connected():
+                with contextlib.suppress(errors.UnavailableError, errors.CancelledError):
+                    return await aio.server_info()
+
+            await eventually(is_connected)
+            with pytest.raises(errors.SignatureMismatchError, match="other"):
+                await write_with(aio, "trajectory", 2)
+
+    run(main())
+
+
+def test_cancelled_look_up_leaves_others_theirs(serve):
+    client = serve(*many_tables())
+
+    async def main():
+        before = len(asyncio.all_tasks())
+        async with connect(serve) as aio:
+            for lost in range(4):
+                tasks = [asyncio.create_task(write_with(aio, "trajectory", value)) for value in range(3)]
+                for _ in range(lost):
+                    await asyncio.sleep(0)
+                tasks[0].cancel()
+                await asyncio.gather(*tasks[1:])
+            # Nobody is left to wait for the answer.
+            async with connect(serve) as other:
+                writing = asyncio.create_task(write_with(other, "trajectory", 0))
+                await asyncio.sleep(0)
+                await cancel(writing)
+            # A cancelled task ends with its next step.
+            await asyncio.sleep(0)
+            assert len(asyncio.all_tasks()) == before
+
+    run(main())
+    assert info_of(client).current_size >= 8
 
 
 def test_unknown_table_is_looked_up_and_refused(serve):

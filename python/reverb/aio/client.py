@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -12,18 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from reverb import _binding
 from reverb import client as ordinary
 from reverb._receipts import SETTLE_SECONDS
+from reverb.aio.tables import ServerTables, info_of
 from reverb.aio.waits import result
 from reverb.aio.writers import BatchedWriter, StructuredWriter, TrajectoryWriter
 from reverb.client import LOOK_UP_SECONDS
 from reverb.data import checks
 from reverb.data.batch_dims import as_rows
 from reverb.data.endpoint import Endpoint
-from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_updates
+from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_keys, as_updates
 from reverb.data.timeouts import countdown
 from reverb.data.tls import TLS
 from reverb.errors import UnavailableError
 from reverb.replay_sample import BatchInfo, ReplaySample
-from reverb.reverb_types import TableInfo, infos_of
+from reverb.reverb_types import TableInfo
 from reverb.trajectory_writer import check_chunk_length, check_keep_alive
 from reverb.writing.options import MAX_PENDING_BYTES, WriterArguments, WriterOptions, shows_writer_options
 from reverb.writing.unconfirmed import add_unconfirmed
@@ -54,6 +56,9 @@ class Client:
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client; 64 MiB by default.
       tls: Files for a server with TLS, whose address begins with `grpcs://`, as for `reverb.Client`.
 
+    Attributes:
+      ordinary: Client of the same connections whose calls wait. For loaders; it is not part of the public interface.
+
     Raises:
       TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
       ValueError: The limit is below 1, or `tls` is given for an address without `grpcs://`.
@@ -66,18 +71,19 @@ class Client:
         max_pending_bytes: int = MAX_PENDING_BYTES,
         tls: TLS | None = None,
     ) -> None:
-        self._client = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes, tls=tls)
-        self._calls = self._client.calls
+        self.ordinary = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes, tls=tls)
+        self._calls = self.ordinary.calls
+        self._tables = ServerTables(self._calls)
 
     @property
     def server_address(self) -> str:
         """The address of the server, as passed to the constructor."""
-        return self._client.server_address
+        return self.ordinary.server_address
 
     @property
     def road(self) -> str:
         """The transport of the last call; see `reverb.Client.road`."""
-        return self._client.road
+        return self.ordinary.road
 
     def __repr__(self) -> str:
         return f"reverb.aio.Client, server_address={self.server_address}"
@@ -100,7 +106,10 @@ class Client:
         try:
             await result(self._calls.settle(SETTLE_SECONDS))
         finally:
-            self._client.engine.disconnect()
+            self.ordinary.engine.disconnect()
+
+    def __reduce__(self) -> tuple[Callable[[str | Endpoint], Client], tuple[str | Endpoint]]:
+        return self.ordinary.reduced(self.__class__)
 
     async def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> int:
         """Inserts one item of one step into one or more tables; see `reverb.Client.insert`.
@@ -178,10 +187,10 @@ class Client:
         size, left = checks.as_count("batch_size", batch_size), countdown(timeout)
         sampled, draw = await result(self._calls.sample(table, size, left(), squeeze_time))
         try:
-            token = sampled.signature_token
-            if not self._client.knows(table, token):
-                self._client.keep_maker(table, token, await self._infos(LOOK_UP_SECONDS) if token else {})
-            sample = self._client.maker(table, token).sample(sampled)
+            maker = self.ordinary.known_maker(table, sampled.signature_token)
+            if maker is None:
+                maker = await self._new_maker(table, sampled.signature_token)
+            sample = maker.sample(sampled)
             # No other task runs between this and the end of the caller's `await`.
             if draw is not None:
                 draw.received()
@@ -195,6 +204,23 @@ class Client:
                 raise
         # As in the ordinary client, the next draw learns how the server ends.
         return await self.sample_batch(table, batch_size, left(), squeeze_time=squeeze_time)
+
+    async def delete(self, table: str, keys: ArrayLike, *, timeout: float | None = None) -> int | None:
+        """Deletes items by their keys; see `reverb.Client.delete`.
+
+        If it is cancelled, nobody knows whether it was done.
+
+        Args:
+          table: Name of the table that holds the items.
+          keys: Keys of the items, integers `[n]` of 64 bits as in `info.key`, or Python ints.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Returns:
+          How many items were deleted. None if a server of dm-reverb, or of an earlier version, does not say.
+        """
+        call = self._calls.mutate_priorities(table, [], as_keys(keys).tolist(), checks.as_timeout(timeout))
+        deleted: int | None = await result(call)
+        return deleted
 
     async def mutate_priorities(
         self,
@@ -254,13 +280,26 @@ class Client:
         Raises:
           DeadlineExceededError: The server did not answer within the timeout.
         """
-        infos = await self._infos(None if timeout is None or timeout <= 0 else checks.as_timeout(timeout))
+        limit = None if timeout is None or timeout <= 0 else checks.as_timeout(timeout)
+        # A question that another task has asked before could miss what this one has done meanwhile.
+        tables: _binding.Tables = await result(self._calls.tables(limit))
+        infos = {}
+        for name in tables.names():
+            infos[name] = info_of(tables, name)
+            await asyncio.sleep(0)
         add_unconfirmed(infos.values(), self.server_address)
         return infos
 
-    async def _infos(self, timeout: float | None) -> dict[str, TableInfo]:
-        tables: _binding.Tables = await result(self._calls.tables(timeout))
-        return infos_of(tables.statuses())
+    async def _new_maker(self, table: str, signature_token: int) -> _binding.BatchMaker:
+        """Makes what makes samples of a table, in a step of its own unless another task has done it meanwhile."""
+        if not signature_token:
+            return self.ordinary.keep_maker(table, 0, None)
+        tables = await self._tables.known(LOOK_UP_SECONDS)
+        maker = self.ordinary.known_maker(table, signature_token)
+        if maker is None:
+            maker = self.ordinary.keep_maker(table, signature_token, info_of(tables, table))
+            await asyncio.sleep(0)
+        return maker
 
     @shows_writer_options
     def trajectory_writer(
@@ -287,8 +326,8 @@ class Client:
         check_keep_alive(num_keep_alive_refs)
         options = WriterOptions.of("Client.trajectory_writer", options, writer_options)
         check_chunk_length(options.max_chunk_length, num_keep_alive_refs)
-        engine, calls = self._client.engine, self._calls
-        return TrajectoryWriter(engine, calls, num_keep_alive_refs, options, is_validated=validate_items)
+        engine, tables = self.ordinary.engine, self._tables
+        return TrajectoryWriter(engine, tables, num_keep_alive_refs, options, is_validated=validate_items)
 
     @shows_writer_options
     def structured_writer(
@@ -309,7 +348,7 @@ class Client:
           ValueError: There is no config, or a config is invalid. The message says which one, and why.
         """
         options = WriterOptions.of("Client.structured_writer", options, writer_options)
-        return StructuredWriter(self._client.engine, self._calls, configs, options)
+        return StructuredWriter(self.ordinary.engine, self._tables, configs, options)
 
     @shows_writer_options
     def batched_writer(
@@ -340,4 +379,4 @@ class Client:
         if not configs:
             check_chunk_length(options.max_chunk_length, keep)
         envs = checks.as_count("num_envs", num_envs)
-        return BatchedWriter(self._client.engine, self._calls, envs, keep, options, configs=configs)
+        return BatchedWriter(self.ordinary.engine, self._tables, envs, keep, options, configs=configs)

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reverb import _binding, batched_writer, trajectory_writer
+from reverb.aio.tables import ServerTables, info_of
 from reverb.aio.waits import result, waits
-from reverb.data import checks, signatures
+from reverb.data import checks
 from reverb.data.keys import ItemPriority
 from reverb.data.timeouts import countdown
 from reverb.errors import CancelledError, ReverbError, TableNotFoundError
-from reverb.reverb_types import infos_of
 from reverb.trajectory_writer import TrajectoryColumn
 from reverb.writing import closing
 from reverb.writing.flushing import FlushingWriter
@@ -37,12 +37,12 @@ class AsyncWriter(Generic[W]):
     repeated. Items that are queued are sent in any case.
 
     Args:
-      calls: The calls of the client.
+      tables: The tables of the server.
       writer: The writer, which waits for nothing from now on.
     """
 
-    def __init__(self, calls: _binding.Calls, writer: W) -> None:
-        self._calls = calls
+    def __init__(self, tables: ServerTables, writer: W) -> None:
+        self._tables = tables
         self._writer = writer
         self._waits = _binding.WriterCalls(writer.sender)
         writer.pace_in_event_loop()
@@ -74,7 +74,9 @@ class AsyncWriter(Generic[W]):
           ValueError: A number is negative, or the server rejected an earlier item, which is then dropped.
           DeadlineExceededError: Too many items were still unconfirmed at the timeout. They stay queued.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
+          CancelledError: The writer was closed.
         """
+        self._check_open()
         but_last, seconds = self._writer.begin_flush(block_until_num_items), checks.as_timeout(timeout)
         await result(self._waits.flush(waits().wakeups, but_last, seconds))
 
@@ -108,13 +110,9 @@ class AsyncWriter(Generic[W]):
             await result(self._waits.take_room(waits().wakeups, count, remaining()))
         self._check_open()
 
-    async def _tables(self) -> _binding.Tables:
-        tables: _binding.Tables = await result(self._calls.tables(None))
-        return tables
-
     def _check_open(self) -> None:
         if self._writer.is_closed:
-            raise CancelledError("the writer was closed")
+            raise CancelledError("this writer was closed; make another one for further items")
 
 
 class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
@@ -130,7 +128,7 @@ class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
 
     Args:
       client: Native client of the server.
-      calls: The calls of the client.
+      tables: The tables of the server.
       num_keep_alive_refs: Number of values of each column that items may refer to.
       options: Options of the writer.
       is_validated: Whether items are compared with the signatures of their tables.
@@ -139,18 +137,17 @@ class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
     def __init__(
         self,
         client: _binding.Client,
-        calls: _binding.Calls,
+        tables: ServerTables,
         num_keep_alive_refs: int,
         options: WriterOptions,
         *,
         is_validated: bool,
     ) -> None:
-        # No table is known yet: the first item asks for them.
-        known: dict[str, signatures.FlatSignature | None] = {}
-        look_up = (lambda: known) if is_validated else None
-        writer = trajectory_writer.TrajectoryWriter(client, num_keep_alive_refs, options, signatures=look_up)
-        super().__init__(calls, writer)
-        self._known = known
+        # No table is known yet: the first item for one asks for it.
+        look_up = dict if is_validated else None
+        super().__init__(
+            tables, trajectory_writer.TrajectoryWriter(client, num_keep_alive_refs, options, signatures=look_up)
+        )
         self._is_validated = is_validated
 
     async def append(self, data: Any, *, partial_step: bool = False) -> None:
@@ -184,15 +181,14 @@ class TrajectoryWriter(AsyncWriter[trajectory_writer.TrajectoryWriter]):
         remaining = countdown(timeout)
         await self._take_room(1, remaining())
         try:
-            return self._writer.create_item(table, priority, trajectory)
+            return self._writer.create_known(table, priority, trajectory)
         except TableNotFoundError as error:
             # The server may also have refused an earlier item; this one is queued then.
             if not self._is_validated or error.step_taken:
                 raise
-        infos = infos_of((await self._tables()).statuses())
-        self._known.update((name, signatures.flatten(info.signature)) for name, info in infos.items())
+        self._writer.know_table(table, await self._tables.known())
         await self._take_room(1, remaining())
-        return self._writer.create_item(table, priority, trajectory)
+        return self._writer.create_known(table, priority, trajectory)
 
     @property
     def history(self) -> History[TrajectoryColumn]:
@@ -247,15 +243,15 @@ class StructuredWriter(AsyncWriter[patterns.StructuredWriter]):
 
     Args:
       client: Native client of the server.
-      calls: The calls of the client.
+      tables: The tables of the server.
       configs: Configs of the items.
       options: Options of the writer.
     """
 
     def __init__(
-        self, client: _binding.Client, calls: _binding.Calls, configs: Sequence[Any], options: WriterOptions
+        self, client: _binding.Client, tables: ServerTables, configs: Sequence[Any], options: WriterOptions
     ) -> None:
-        super().__init__(calls, patterns.StructuredWriter(client, configs, options))
+        super().__init__(tables, patterns.StructuredWriter(client, configs, options))
         self._has_signatures = False
 
     async def append(self, data: Any, *, partial_step: bool = False, priority: ItemPriority | None = None) -> None:
@@ -269,7 +265,7 @@ class StructuredWriter(AsyncWriter[patterns.StructuredWriter]):
           priority: Priority of the items that this call creates, a number or "max"; None means that of their configs.
         """
         if not self._has_signatures:
-            self._writer.signatures, self._has_signatures = await self._tables(), True
+            self._writer.signatures, self._has_signatures = await self._tables.known(), True
         await self._take_room(1, None)
         self._writer.append(data, partial_step=partial_step, priority=priority)
 
@@ -314,7 +310,7 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
 
     Args:
       client: Native client of the server.
-      calls: The calls of the client.
+      tables: The tables of the server.
       num_envs: Number of environments in the vector.
       num_keep_alive_refs: Number of steps of each environment that items may refer to.
       options: Options of the writer.
@@ -324,7 +320,7 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
     def __init__(
         self,
         client: _binding.Client,
-        calls: _binding.Calls,
+        tables: ServerTables,
         num_envs: int,
         num_keep_alive_refs: int,
         options: WriterOptions,
@@ -332,7 +328,7 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
         configs: Sequence[Any],
     ) -> None:
         writer = batched_writer.BatchedWriter(client, num_envs, num_keep_alive_refs, options, configs=configs)
-        super().__init__(calls, writer)
+        super().__init__(tables, writer)
         self._has_patterns = bool(configs)
         self._has_signatures = False
 
@@ -362,9 +358,9 @@ class BatchedWriter(AsyncWriter[batched_writer.BatchedWriter]):
             `[num_envs]`, or "max"; None means those of the configs.
         """
         if not self._has_signatures:
-            tables = await self._tables()
-            self._writer.signatures, self._writer.table_infos = tables, lambda: infos_of(tables.statuses())
-            self._has_signatures = True
+            tables = await self._tables.known()
+            self._writer.signatures, self._has_signatures = tables, True
+            self._writer.table_infos = lambda: {name: info_of(tables, name) for name in tables.names()}
         await self._take_room(int(self._has_patterns), None)
         self._writer.append(data, episode_end=episode_end, mask=mask, priorities=priorities)
 

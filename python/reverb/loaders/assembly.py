@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reverb._binding import BatchMaker, Draw, SampledBatch
+from reverb.aio.tables import info_of
 from reverb.aio.waits import result
 from reverb.client import LOOK_UP_SECONDS, Client
 from reverb.data.fields import Selection, select
@@ -16,7 +17,6 @@ from reverb.loaders.options import Options
 from reverb.loaders.padding import mask_of, pad_column
 from reverb.prioritized import importance_weights
 from reverb.replay_sample import Ragged
-from reverb.reverb_types import infos_of
 
 
 class Part(NamedTuple):
@@ -97,9 +97,9 @@ class Assembly:
         """Asks the server for the signatures that `batch` needs for these parts, and does not know."""
         for part in parts:
             token, table = part.sampled.signature_token, self._tables[part.table]
-            if not self._client.knows(table, token):
+            if self._client.known_maker(table, token) is None:
                 tables = await result(self._client.calls.tables(LOOK_UP_SECONDS)) if token else None
-                self._client.keep_maker(table, token, infos_of(tables.statuses()) if tables else {})
+                self._client.keep_maker(table, token, info_of(tables, table) if tables else None)
 
     def plain_maker(self, parts: list[Part]) -> BatchMaker | None:
         """The maker of all batches of the one table; None if batches need more than a maker."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import jax
 import numpy as np
 
+from reverb import aio
 from reverb.client import Client
 from reverb.frameworks.jax import as_device, fit_all
 from reverb.loaders.batch import Batch, DataT
@@ -31,7 +32,7 @@ class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
     `reverb.frameworks.dtype_rules`).
 
     Args:
-      client: A Client, or the address of a server.
+      client: A Client, also of `reverb.aio`, or the address of a server.
       table: Name of the table; or, for a mixture, a mapping from the tables' names to weights.
       device: Device or Sharding that data, weights and mask are put on, or a name such as `cpu`, `gpu` or `cuda:1`. A
         sharding splits the batch axis, whose size must then be a multiple of the number of shards: short batches are
@@ -43,7 +44,7 @@ class JaxLoader(Loader[Batch[DataT, jax.Array, jax.Array]], Generic[DataT]):
 
     def __init__(
         self,
-        client: Client | str,
+        client: Client | aio.Client | str,
         table: str | Mapping[str, float],
         *,
         device: Any = None,

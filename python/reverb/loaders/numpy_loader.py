@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic
 import numpy as np
 from numpy.typing import NDArray
 
+from reverb import aio
 from reverb.client import Client
 from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
@@ -31,14 +32,14 @@ class NumpyLoader(Loader[Batch[DataT, NDArray[np.float32], NDArray[np.bool_]]], 
                 loader.update_priorities(batch, errors)
 
     Args:
-      client: A Client, or the address of a server.
+      client: A Client, also of `reverb.aio`, or the address of a server.
       table: Name of the table; or, for a mixture, a mapping from the tables' names to weights, by which
         batches are shared among them; see `Options.shares`.
       **options: Options by name, which are the fields of `reverb.loaders.Options`; `batch_size` is required.
     """
 
     def __init__(
-        self, client: Client | str, table: str | Mapping[str, float], **options: Unpack[LoaderArguments]
+        self, client: Client | aio.Client | str, table: str | Mapping[str, float], **options: Unpack[LoaderArguments]
     ) -> None:
         parsed = Options.of("NumpyLoader", options)
         super().__init__(BatchSource(client, table, parsed, Conversion(takes_all=True), by_caller=True))

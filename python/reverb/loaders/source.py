@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from reverb import aio
 from reverb._binding import LocalDraws, StatsClock
 from reverb._receipts import SETTLE_SECONDS
 from reverb.aio.waits import result
@@ -62,7 +63,7 @@ class BatchSource:
     away, the source tries to reach it again, as a Client does.
 
     Args:
-      client: A Client, or the address of a server.
+      client: A Client, also of `reverb.aio`, or the address of a server.
       table: The table's name; or, for a mixture, weights by name.
       options: The options of the loader.
       conversion: The conversion of NumPy's arrays to those of a framework; None: there is no conversion.
@@ -76,13 +77,13 @@ class BatchSource:
 
     def __init__(
         self,
-        client: Client | str,
+        client: Client | aio.Client | str,
         table: str | Mapping[str, float],
         options: Options,
         conversion: Conversion | None = None,
         by_caller: bool = False,
     ) -> None:
-        self.client = as_client(client)
+        self.client = client_of(client)
         self.options = options
         self.clock = StatsClock()
         conversion = Conversion() if conversion is None else conversion
@@ -344,6 +345,15 @@ class BatchSource:
         options = self.options
         left = None if options.num_batches is None else options.num_batches - self._draws.begun
         self.local.open(maker, beta=None if options.beta is None else options.beta_of, left=left)
+
+
+def client_of(client: Client | aio.Client | str) -> Client:
+    """The client with whose connections a loader draws.
+
+    Args:
+      client: A client, also one for asyncio, or the address of a server.
+    """
+    return as_client(client.ordinary if isinstance(client, aio.Client) else client)
 
 
 def _kind(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic
 
 import tensorflow as tf
 
+from reverb import aio
 from reverb.client import Client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.tensorflow import to_tensor
@@ -28,14 +29,14 @@ class TensorFlowLoader(Loader[Batch[DataT, tf.Tensor, tf.Tensor]], Generic[DataT
     `batch.table` stay NumPy, as in all loaders. For a `tf.data.Dataset` of single items see `reverb.TrajectoryDataset`.
 
     Args:
-      client: A Client, or the address of a server.
+      client: A Client, also of `reverb.aio`, or the address of a server.
       table: Name of the table; or, for a mixture, a mapping from the tables' names to weights, by which
         batches are shared among them; see `Options.shares`.
       **options: Options by name, which are the fields of `reverb.loaders.Options`; `batch_size` is required.
     """
 
     def __init__(
-        self, client: Client | str, table: str | Mapping[str, float], **options: Unpack[LoaderArguments]
+        self, client: Client | aio.Client | str, table: str | Mapping[str, float], **options: Unpack[LoaderArguments]
     ) -> None:
         parsed = Options.of("TensorFlowLoader", options)
         super().__init__(BatchSource(client, table, parsed, Conversion(batch=_to_tensorflow), by_caller=True))

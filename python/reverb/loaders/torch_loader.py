@@ -14,15 +14,16 @@ import torch
 from numpy.typing import ArrayLike
 from torch.utils.data import IterableDataset, get_worker_info
 
+from reverb import aio
 from reverb._binding import BatchIterator
-from reverb.client import Client, as_client
+from reverb.client import Client
 from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
 from reverb.loaders.async_batches import AsyncBatches
 from reverb.loaders.batch import Batch, DataT
 from reverb.loaders.conversion import Conversion
 from reverb.loaders.options import LoaderArguments, Options, shows_loader_options
-from reverb.loaders.source import BatchSource, Fetched
+from reverb.loaders.source import BatchSource, Fetched, client_of
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
 
@@ -48,7 +49,8 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
     tables instead of being lost, and the last batches that the learner saw may go back too.
 
     Args:
-      client: Address of a server, or a Client, of which only the address is passed to other processes.
+      client: Address of a server, or a Client, also of `reverb.aio`, of which only the address is passed to other
+        processes.
       table: Name of the table; or, for a mixture, a mapping from the tables' names to weights.
       device: Device that tensors are copied to, while the learner still uses the previous batch; None keeps them in the
         CPU's memory, without a copy. Must be None in workers of a DataLoader.
@@ -63,7 +65,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
 
     def __init__(
         self,
-        client: Client | str,
+        client: Client | aio.Client | str,
         table: str | Mapping[str, float],
         *,
         device: Any = None,
@@ -73,7 +75,7 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         **options: Unpack[LoaderArguments],
     ) -> None:
         super().__init__()
-        self._client = as_client(client)
+        self._client = client_of(client)
         self._table = table
         self._device = as_device(device)
         self._pin_memory = pin_memory

@@ -12,7 +12,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, Signature};
 use reverb_net::client::{Client as CoreClient, Info, Mutate, Sampled};
 use reverb_net::status_bytes;
 use reverb_service::{BatchRequest, DrawRequest, RowInsert, TableStatus};
@@ -26,13 +26,33 @@ pub struct Tables(Vec<TableStatus>);
 
 #[pymethods]
 impl Tables {
-    fn statuses<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
-        self.0.iter().map(|table| PyBytes::new(py, &status_bytes(table))).collect()
+    fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|table| table.info.config.name.as_str()).collect()
+    }
+
+    /// The status of one table as bytes.
+    fn status<'py>(&self, py: Python<'py>, table: &str) -> PyReverbResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &status_bytes(self.find(table)?)))
     }
 
     /// See `Client::check_keys`.
     fn check_keys(&self, table: &str, data: &Bound<'_, PyAny>) -> PyReverbResult<Vec<usize>> {
         leaf_order(&self.0, table, data)
+    }
+}
+
+impl Tables {
+    /// The signature of a table, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::TableNotFound`].
+    pub fn signature(&self, table: &str) -> Result<Option<Arc<Signature>>> {
+        Ok(self.find(table)?.info.config.signature.clone())
+    }
+
+    fn find(&self, table: &str) -> Result<&TableStatus> {
+        let found = self.0.iter().find(|status| status.info.config.name == table);
+        found.ok_or_else(|| Error::TableNotFound { table: table.into(), known: self.names().join(", ") })
     }
 }
 
@@ -147,6 +167,11 @@ impl Calls {
         let (client, deadline) = (self.client.clone(), deadline(timeout)?);
         let tables = async move { client.call(Info, deadline).await };
         self.spawn(py, tables, |py, tables| Ok(Py::new(py, Tables(tables?))?.into_any()))
+    }
+
+    /// A number that changes with the connection; `None` if the next call looks for the server.
+    fn connection(&self) -> Option<u32> {
+        self.client.connection()
     }
 
     /// Waits until the server has processed the receipts of the batches that the program has.

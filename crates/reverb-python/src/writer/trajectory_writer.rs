@@ -3,6 +3,7 @@
 use super::session::{HOW_TO_GIVE_UP, WriterOptions, WriterSession};
 use super::signatures::{FlatSignatures, Signatures, find_signature, to_signatures};
 use super::steps_in::Structure;
+use crate::aio::calls::Tables;
 use crate::client::Client;
 use crate::column::TrajectoryColumn;
 use crate::errors::PyReverbResult;
@@ -103,6 +104,14 @@ impl TrajectoryWriter {
 
     fn set_signatures(&self, signatures: FlatSignatures) -> PyReverbResult<()> {
         *self.signatures.lock() = Some(to_signatures(signatures)?);
+        self.keys.clear();
+        Ok(())
+    }
+
+    /// Takes the signature of one table from those of a server.
+    fn know_table(&self, table: &str, tables: &Tables) -> PyReverbResult<()> {
+        let signature = tables.signature(table)?;
+        self.signatures.lock().get_or_insert_default().insert(table.into(), signature);
         self.keys.clear();
         Ok(())
     }
