@@ -78,6 +78,7 @@ def sections(by_area):
         ("stalls", stalls),
         ("open_length", open_length),
         ("torchrl", torchrl),
+        ("aio_loop", aio_loop),
     ):
         if area in by_area:
             yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
@@ -215,6 +216,19 @@ def torchrl(results):
         rounds = f"{min(result['rounds_us'])} to {max(result['rounds_us'])}"
         rows.append([result["work"], result["side"], result["median_us"], rounds, f"{result['TorchRL / this']:.2f}"])
     return "### ReverbReplayBuffer and TorchRL's prioritized buffer\n\n" + table_of(header, rows)
+
+
+def aio_loop(results):
+    header = ["road", "phase", "longest step, ms", "p99 of the ticker, ms", "with asyncio.sleep", "ratio", "threads"]
+    rows = []
+    for result in results:
+        ours, sleep = (f"{result[f'{name}_late_p99_ms']:.2f}" for name in ("ours", "sleep"))
+        step, ratio = f"{result['ours_longest_step_cpu_ms']:.2f}", f"{result['ratio']:.2f}"
+        threads = f"{result['ours_threads']:.0f}"
+        rows.append([ROADS[result["road"]], result["phase"], step, ours, sleep, ratio, threads])
+    title = f"### `reverb.aio` in an event loop of {results[0]['sessions']:,} sessions"
+    note = "Steps in processor time; the ticker asks for 1 ms, also in the program with `asyncio.sleep` in our place."
+    return f"{title}\n\n{note}\n\n" + table_of(header, rows)
 
 
 def checkpoints(results):
