@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from aio_support import connect, run
 from behaviour_support import make_table
 
 import reverb
@@ -190,10 +191,29 @@ class Model:
         return {"observation": np.zeros(3)}
 
 
+@dataclasses.dataclass
+class TensorClass:
+    """As an object of a tensorclass, which NumPy would take apart."""
+
+    _is_tensorclass = True
+    observation: np.ndarray
+
+    def __len__(self):
+        return len(self.observation)
+
+    def __getitem__(self, index):
+        return TensorClass(self.observation[index])
+
+
 @pytest.mark.parametrize(
     ("step", "nest"),
-    [(Step(np.zeros(3)), r"dataclasses.asdict\(step\)"), (Model(), r"step.model_dump\(\)")],
-    ids=["dataclass", "pydantic"],
+    [
+        (Step(np.zeros(3)), r"dataclasses.asdict\(step\)"),
+        (Model(), r"step.model_dump\(\)"),
+        (TensorClass(np.zeros(3)), r"step.to_tensordict\(\)"),
+        (TensorClass(np.zeros(())), r"step.to_tensordict\(\)"),
+    ],
+    ids=["dataclass", "pydantic", "tensorclass", "tensorclass without axes"],
 )
 def test_an_object_with_fields_is_told_how_to_become_a_nest(serve, step, nest):
     client = serve(make_table())
@@ -224,6 +244,32 @@ def test_an_insert_whose_first_argument_is_a_table_says_the_order(serve, method,
     )
     with pytest.raises(ValueError, match=expected):
         getattr(client, method)("table", priorities)
+
+
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [("insert", "table"), ("insert", {"table": 1.0}), ("insert_batch", {"table": np.zeros(2)})],
+    ids=["name", "swapped", "batch"],
+)
+def test_an_insert_whose_data_is_taken_for_priorities_says_the_order(serve, method, data):
+    client, priorities = serve(make_table()), {"reward": 1.0, "x": 2.0}
+    expected = rf"^Priority table \w+ was not found; this server has: table\n{method} takes the data first: expected "
+    with pytest.raises(errors.TableNotFoundError, match=expected):
+        getattr(client, method)(data, priorities)
+
+    async def main():
+        async with connect(serve) as client:
+            with pytest.raises(errors.TableNotFoundError, match=expected):
+                await getattr(client, method)(data, priorities)
+
+    run(main())
+
+
+def test_a_table_that_is_misspelt_says_no_order(serve):
+    client = serve(make_table())
+    for data in ("a text", {"reward": 1.0}, {"table": 1.0, "reward": 2.0}):
+        with pytest.raises(errors.TableNotFoundError, match=r"^Priority table tabel was not found; .*: table$"):
+            client.insert(data, {"tabel": 1.0})
 
 
 def test_a_string_is_data(serve):
@@ -284,10 +330,60 @@ def test_a_closed_adder_says_so(serve, name, begun, how):
     else:
         with adder:
             pass
-    for call in (lambda: adder.add({"a": 0}, last=False), adder.end_episode):
+    calls = [lambda: adder.add({"a": 0}, last=False), adder.end_episode]
+    if how == "close":
+        calls.append(adder.flush)
+    else:
+        # Items that the end of the block did not wait for are still queued.
+        adder.flush()
+    for call in calls:
         with pytest.raises(errors.CancelledError, match="^this adder was closed"):
             call()
     adder.close()
+    with pytest.raises(errors.CancelledError, match="^this adder was closed"):
+        adder.flush()
+
+
+@pytest.mark.parametrize("client", [5, None, b"localhost:8000"], ids=str)
+@pytest.mark.parametrize("name", ADDERS)
+def test_an_adder_without_a_client_is_refused(name, client):
+    with pytest.raises(TypeError, match=r"`client` must be a Client or the address of a server, got "):
+        ADDERS[name](client)
+    with pytest.raises(TypeError, match=r"`client` must be a Client or the address of a server, got "):
+        reverb.loaders.NumpyLoader(client, "table", batch_size=1)
+
+
+@pytest.mark.parametrize("name", ADDERS)
+def test_an_adder_of_a_server_is_told_how_to_make_a_client(name):
+    server = reverb.Server([make_table()])
+    with pytest.raises(TypeError, match=r"^client: .*; server.localhost_client\(\) makes the client") as caught:
+        ADDERS[name](server)
+    assert len(str(caught.value)) < 200
+    server.stop()
+
+
+@pytest.mark.parametrize("name", ADDERS)
+def test_an_adder_of_a_client_for_asyncio_is_told_what_it_takes(name):
+    with pytest.raises(TypeError, match=r"^client: expected a reverb.Client .* got a reverb.aio.Client: pass its serv"):
+        ADDERS[name](reverb.aio.Client(NOBODY))
+
+
+class Environment:
+    def reset(self):
+        """Has no `step`."""
+
+
+@pytest.mark.parametrize(
+    "env",
+    [object(), "CartPole-v1", Environment(), None, Environment],
+    ids=["object", "name", "no step", "None", "class"],
+)
+@pytest.mark.parametrize("method", ["add_from", "signature"])
+@pytest.mark.parametrize("name", ADDERS)
+def test_what_is_no_environment_is_refused(name, method, env):
+    adder = ADDERS[name](NOBODY)
+    with pytest.raises(TypeError, match="^env: expected an environment with Gymnasium's `reset` and `step`, a vector"):
+        getattr(adder, method)(env)
 
 
 def test_a_column_that_is_left_out_is_named(serve):

@@ -11,6 +11,7 @@ use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
@@ -419,6 +420,10 @@ pub fn leaf(object: Bound<'_, PyAny>) -> PyReverbResult<Leaf<'_>> {
         return ragged_leaf(&object);
     }
     let kind = object.get_type();
+    // NumPy would take one apart.
+    if kind.hasattr(intern!(py, "_is_tensorclass"))? {
+        return Err(unstorable(&object).into());
+    }
     let array = as_array(py)?.call1((object,)).map_err(|error| {
         let wrapped = PyTypeError::new_err(format!("NumPy cannot convert a value of type {kind}: {error}"));
         wrapped.set_cause(py, Some(error));
@@ -509,21 +514,28 @@ fn string_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
     match object.cast::<PyBytes>() {
         Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
-        Err(_) => {
-            let kind = object.get_type();
-            Err(PyTypeError::new_err(match nest_of(object) {
-                Some(nest) => format!("expected an array or a nest of arrays, got {kind}: pass a nest, such as {nest}"),
-                None => format!("a table can hold objects of type str or bytes, got {kind}"),
-            }))
-        }
+        Err(_) => Err(unstorable(object)),
     }
+}
+
+/// The error of an object that is neither an array nor a nest.
+fn unstorable(object: &Bound<'_, PyAny>) -> PyErr {
+    let kind = object.get_type();
+    PyTypeError::new_err(match nest_of(object) {
+        Some(nest) => format!("expected an array or a nest of arrays, got {kind}: pass a nest, such as {nest}"),
+        None => format!("a table can hold objects of type str or bytes, got {kind}"),
+    })
 }
 
 /// How to make a nest of an object with fields that is none.
 fn nest_of(object: &Bound<'_, PyAny>) -> Option<&'static str> {
     let has = |name| object.hasattr(name).unwrap_or(false);
-    // The first is that of Pydantic.
-    let nests = [("model_dump", "step.model_dump()"), ("__dataclass_fields__", "dataclasses.asdict(step)")];
+    // Those of tensordict, Pydantic, and the standard library. A tensorclass is a dataclass, too.
+    let nests = [
+        ("_is_tensorclass", "step.to_tensordict()"),
+        ("model_dump", "step.model_dump()"),
+        ("__dataclass_fields__", "dataclasses.asdict(step)"),
+    ];
     nests.into_iter().find_map(|(name, nest)| has(name).then_some(nest))
 }
 

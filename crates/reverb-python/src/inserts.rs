@@ -4,7 +4,7 @@ use crate::array_in::{Layouts, NestSteps};
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::key_check::{self, KnownKeys, KnownSignatures, LeafOrder, explain};
 use crate::nest::has_list;
-use crate::priorities::{swapped, table_name, table_priorities};
+use crate::priorities::{swapped, table_as_data, table_name, table_priorities};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use reverb_core::{Chunk, Error, Signature};
@@ -230,7 +230,17 @@ impl Inserts {
         if is_of_arguments && let Some(text) = swapped(data, priorities, is_batch) {
             return Error::invalid(text).into();
         }
-        let PyReverbError::Core(error @ Error::SignatureMismatch(_)) = error else { return error };
+        let error = match error {
+            PyReverbError::Core(error @ Error::SignatureMismatch(_)) => error,
+            PyReverbError::Core(error @ Error::TableNotFound { .. }) => {
+                let is_table = |name: &str| matches!(self.signature(to, name, Purpose::Explain), Ok(Some(_)));
+                return match table_as_data(data, is_batch, is_table) {
+                    Some(text) => error.with_remark(&format!("\n{text}")).into(),
+                    None => error.into(),
+                };
+            }
+            error => return error,
+        };
         let names: Vec<_> = priorities.try_iter().into_iter().flatten().flatten().collect();
         let names = names.iter().filter_map(|name| table_name(name).ok());
         names

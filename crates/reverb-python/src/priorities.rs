@@ -5,7 +5,7 @@ use crate::errors::PyReverbResult;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyMapping, PyString, PyTuple};
 use reverb_core::Error;
 use reverb_service::Priorities;
 
@@ -121,8 +121,23 @@ pub fn swapped(data: &Bound<'_, PyAny>, priorities: &Bound<'_, PyAny>, is_batch:
     {
         return None;
     }
-    let (method, kind) = (if is_batch { "insert_batch" } else { "insert" }, priorities.get_type());
-    Some(format!(
-        "{method} takes the data first: expected {method}(data, {{{name:?}: 1.0}}), got a str and an object of {kind}"
-    ))
+    Some(data_first(name, is_batch, &format!("a str and an object of {}", priorities.get_type())))
+}
+
+/// What to write instead of an insert whose data are the name of a table, or numbers by table: the priorities may then look
+/// like those of tables that do not exist.
+pub fn table_as_data(data: &Bound<'_, PyAny>, is_batch: bool, is_table: impl Fn(&str) -> bool) -> Option<String> {
+    let names = match data.cast::<PyDict>() {
+        Ok(dict) => dict.keys().into_any(),
+        Err(_) => PyTuple::new(data.py(), [data]).ok()?.into_any(),
+    };
+    let names: Vec<Bound<'_, PyString>> = names.extract().ok()?;
+    let all_are_tables = names.iter().all(|name| name.to_cow().is_ok_and(|name| is_table(&name)));
+    let name = names.first().filter(|_| all_are_tables)?;
+    Some(data_first(name, is_batch, "the name of a table as the data"))
+}
+
+fn data_first(table: &Bound<'_, PyString>, is_batch: bool, got: &str) -> String {
+    let method = if is_batch { "insert_batch" } else { "insert" };
+    format!("{method} takes the data first: expected {method}(data, {{{table:?}: 1.0}}), got {got}")
 }

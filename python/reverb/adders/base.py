@@ -82,7 +82,8 @@ class AdderBase:
         self._is_led = np.zeros(self._num_envs or 1, np.bool_)
         # Whether a call has failed in the midst, so that the writer may have rows that are not counted in `_steps`.
         self._is_torn = False
-        self._is_closed = False
+        # Whether it takes no more steps, and whether by `close` rather than by the end of a `with` block.
+        self._is_closed = self._was_closed = False
 
     def __enter__(self: _Adder) -> _Adder:
         return self
@@ -109,13 +110,18 @@ class AdderBase:
           block_until_num_items: Number of items that may stay unconfirmed, at least 0.
           timeout_ms: Time limit in milliseconds; None waits as long as the tables' rate limiters block.
           timeout: Time limit in seconds, instead of `timeout_ms`.
+
+        Raises:
+          CancelledError: The adder was closed. After a `with` block, a flush goes on waiting for what is queued.
         """
+        if self._was_closed:
+            self._check_open()
         if self._writer is not None:
             self._writer.flush(block_until_num_items, timeout_ms, timeout=timeout)
 
     def close(self) -> None:
         """Closes the writer; see `TrajectoryWriter.close`. A closed adder takes no steps."""
-        self._is_closed = True
+        self._is_closed = self._was_closed = True
         if self._writer is not None:
             self._writer.close()
 
@@ -164,6 +170,7 @@ class AdderBase:
             instance to leave columns out; None stores the dict.
 
         Raises:
+          TypeError: `env` is no such environment.
           ValueError: The numbers of environments, or of agents, differ, or the autoreset mode is unknown.
         """
         return _recorder(self, env, autoreset_mode, transform)
@@ -199,6 +206,7 @@ class AdderBase:
           The nest of an item, with a `reverb.TensorSpec` for each column.
 
         Raises:
+          TypeError: `env` is no such environment.
           ValueError: The numbers of environments differ, the autoreset mode is unknown, or `transform` was given to an
             adder that takes none.
         """
@@ -415,7 +423,16 @@ class AdderBase:
 
 
 def _recorder(adder: Recording, env: Any, autoreset_mode: Any, transform: Callable[[Any], Any] | None) -> Recorder:
-    """The recorder for an environment of one agent, a vector of them, or several agents."""
+    """The recorder for an environment of one agent, a vector of them, or several agents.
+
+    Raises:
+      TypeError: It is none of these.
+    """
+    if isinstance(env, type) or not (hasattr(env, "reset") and hasattr(env, "step")):
+        raise TypeError(
+            "env: expected an environment with Gymnasium's `reset` and `step`, a vector of them, or a "
+            f"pettingzoo.ParallelEnv, got {env!r} ({type(env).__name__})."
+        )
     if getattr(env, "possible_agents", None) is not None:
         return AgentsRecorder(adder, env, transform)
     return Recorder(adder, env, autoreset_mode, transform)
