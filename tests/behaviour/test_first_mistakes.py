@@ -97,10 +97,10 @@ def test_another_server_at_the_address_of_a_collected_one_is_found():
 def test_a_full_queue_says_how_many_items_wait(serve, make, kind):
     client = serve(make("q", 2))
     client.insert_batch(np.arange(2), {"q": 1.0})
-    text = f"the {kind} is full (2 of 2 items); 1 more sample until an insert may go"
-    with pytest.raises(errors.DeadlineExceededError, match=text):
+    full = rf"the {kind} is full \(2 of 2 items\)"
+    with pytest.raises(errors.DeadlineExceededError, match=f"{full}; 1 more sample until an insert may go"):
         client.insert(0, {"q": 1.0}, timeout=0.1)
-    with pytest.raises(errors.DeadlineExceededError, match=text):
+    with pytest.raises(errors.DeadlineExceededError, match=f"{full}; 2 more samples until 2 inserts may go"):
         client.insert_batch(np.arange(2), {"q": 1.0}, timeout=0.1)
 
 

@@ -138,7 +138,10 @@ def test_rates_are_those_of_the_metrics_and_the_sentence_is_there(serving, tmux)
 
     eventually(is_near)
     text = pane.text()
-    assert "insert into table `full` waits: the queue is full (2 of 2 items); 1 more sample until an insert may go" in " ".join(text.split())
+    assert (
+        "insert into table `full` waits: the queue is full (2 of 2 items); 1 more sample until an insert may go"
+        in " ".join(text.split())
+    )
     assert re.search(r"^full .*\[···\|······●\|···\]  1 insert ", text, re.MULTILINE)
     pane.press("q")
     pane.check_restored(0)
