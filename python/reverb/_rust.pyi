@@ -50,6 +50,7 @@ __all__ = [
     "checkpoint_summary",
     "checkpoint_verify",
     "descriptor_set",
+    "end_log",
     "health",
     "importance_weights",
     "limiter_rule",
@@ -82,6 +83,10 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 
     Writers without unconfirmed items are left out.
     """
+
+def end_log() -> None:
+    """Logs no further events, and waits for those under way; for the end of the interpreter, which no thread survives that
+    waits for it."""
 
 def wait_for_streams(timeout: float) -> None:
     """Waits for clients that were dropped, until their servers have processed the receipts of all their batches."""

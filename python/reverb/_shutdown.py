@@ -26,6 +26,8 @@ class Stage(enum.IntEnum):
     READERS = 3
     # Servers save the items that the writers have sent, and no samples that readers have received.
     SERVERS = 4
+    # Events of all that come before are logged.
+    LOG = 5
 
 
 _hooks: dict[Stage, list[tuple[Callable[[], None], Callable[[], bool] | None]]] = {}

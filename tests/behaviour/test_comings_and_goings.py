@@ -159,6 +159,30 @@ SERVER_PROGRAM = """
 """
 
 
+SLOW_LOG_PROGRAM = """
+    import logging, sys, time, reverb
+
+    def slow(record):
+        time.sleep(2)
+        return True
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    # The lock of a handler, for which `logging` waits at exit, is not taken yet.
+    logging.getLogger("reverb").addFilter(slow)
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(sys.argv[1])
+    server = reverb.Server([reverb.Table.queue("queue", max_size=10)], checkpointer=checkpointer)
+    server.localhost_client().checkpoint()
+"""
+
+
+def test_events_are_logged_before_the_interpreter_ends(tmp_path):
+    # A thread that asks for the GIL later would abort the process.
+    with program(SLOW_LOG_PROGRAM, str(tmp_path)) as server:
+        logged = server.process.communicate(timeout=PATIENCE_S)[0]
+    assert server.process.returncode == 0
+    assert "checkpoint" in logged
+
+
 @pytest.mark.parametrize(("number", "reason"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
 def test_a_signal_that_ends_a_wait_is_logged(number, reason):
     with program(SERVER_PROGRAM) as server:

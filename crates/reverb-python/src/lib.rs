@@ -84,6 +84,7 @@ mod _rust {
         items::ItemIterator,
         kernel::tensorflow_kernel,
         loader::{BatchIterator, LocalDraws, StatsClock},
+        log::end_log,
         sampled_batch::SampledBatch,
         server::Server,
         table::{Table, limiter_rule},

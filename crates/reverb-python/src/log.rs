@@ -2,8 +2,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
+use reverb_core::fork;
 use reverb_service::event_log::{self, LogLevel};
 use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -14,6 +17,50 @@ pub fn install() {
 }
 
 struct ToPython;
+
+/// Maximum time to wait for handlers of logging at interpreter exit.
+const END_TIME: Duration = Duration::from_secs(5);
+/// Time between two looks.
+const END_PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether events are sent to Python.
+static IS_OPEN: AtomicBool = AtomicBool::new(true);
+/// Number of threads that send an event.
+static SENDING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a thread that sends an event, from before it looks whether it may.
+struct Sending;
+
+impl Sending {
+    /// `None` if the interpreter is about to end.
+    fn begin() -> Option<Self> {
+        SENDING.fetch_add(1, SeqCst);
+        let sending = Self;
+        IS_OPEN.load(SeqCst).then_some(sending)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        SENDING.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Sends no further events, and waits for those under way. Must be called before the interpreter ends: it ends each thread
+/// that then asks for the GIL, which aborts the process if the thread is one of Rust.
+#[pyfunction]
+pub fn end_log(py: Python<'_>) {
+    IS_OPEN.store(false, SeqCst);
+    // The threads of a parent process do not exist here.
+    if fork::generation() == 0 {
+        let until = Instant::now() + END_TIME;
+        py.detach(|| {
+            while SENDING.load(SeqCst) > 0 && Instant::now() < until {
+                std::thread::sleep(END_PAUSE);
+            }
+        });
+    }
+}
 
 /// Whether Python gets an event.
 fn is_for_python(metadata: &Metadata<'_>) -> bool {
@@ -49,8 +96,10 @@ impl Subscriber for ToPython {
         if !is_for_python(event.metadata()) {
             return;
         }
+        let Some(sending) = Sending::begin() else { return };
         // Events are rare, and they are logged by threads that must not wait for the GIL.
         let _none_left = std::thread::Builder::new().name("reverb-log".into()).spawn(move || {
+            let _sending = sending;
             Python::try_attach(|py| {
                 if let Err(error) = logged.send(py, method) {
                     error.write_unraisable(py, None);
