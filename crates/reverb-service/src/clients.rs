@@ -55,11 +55,15 @@ impl Replay {
 
     /// Returns the clients that have left in the last ten minutes, the latest first.
     pub fn left(&self) -> Vec<LeftClient> {
+        self.left_before(SystemTime::now())
+    }
+
+    fn left_before(&self, now: SystemTime) -> Vec<LeftClient> {
         let open = self.connections.list();
         let connected: HashSet<_> = open.iter().map(|peer| peer.process()).collect();
         let mut left: Vec<LeftClient> = Vec::new();
         let mut places: HashMap<(String, String), usize> = HashMap::new();
-        for ClosedConnection { peer, at, how } in self.connections.closed().into_iter().rev() {
+        for ClosedConnection { peer, at, how } in self.connections.closed_before(now).into_iter().rev() {
             let (name, machine) = peer.process();
             if connected.contains(&(name, machine)) {
                 continue;
@@ -78,5 +82,50 @@ impl Replay {
         }
         left.truncate(MAX_LEFT);
         left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::Transport;
+    use crate::tables_used::Place;
+    use std::time::Duration;
+
+    fn leave(replay: &Replay, name: &str, table: Place) {
+        let peer = Arc::new(Peer::new(Transport::Tcp, "127.0.0.1:4711".into()));
+        peer.introduce(name);
+        peer.traffic.count_inserts(1, table);
+        drop(replay.connections.add(&peer));
+    }
+
+    #[test]
+    fn the_latest_clients_that_have_left_are_told() {
+        let replay = Replay::new(Vec::new(), 1 << 20).unwrap();
+        for number in 0..=MAX_LEFT {
+            leave(&replay, &format!("actor.py (host:{number})"), Place(0));
+        }
+        let left = replay.left();
+        assert_eq!(left.len(), MAX_LEFT);
+        assert_eq!(left[0].peer.name(), format!("actor.py (host:{MAX_LEFT})"));
+        assert_eq!(left[MAX_LEFT - 1].peer.name(), "actor.py (host:1)", "the first is forgotten");
+    }
+
+    #[test]
+    fn clients_that_left_ten_minutes_ago_are_forgotten() {
+        let replay = Replay::new(Vec::new(), 1 << 20).unwrap();
+        leave(&replay, "actor.py (host:17)", Place(0));
+        let at = replay.left()[0].at;
+        assert_eq!(replay.left_before(at + Duration::from_millis(599_999)).len(), 1);
+        assert_eq!(replay.left_before(at + Duration::from_secs(600)).len(), 0);
+    }
+
+    #[test]
+    fn all_connections_of_a_client_that_has_left_say_what_it_did() {
+        let replay = Replay::new(Vec::new(), 1 << 20).unwrap();
+        [Place(3), Place(70)].into_iter().for_each(|table| leave(&replay, "actor.py (host:17)", table));
+        let [left] = replay.left().try_into().unwrap();
+        let places: Vec<_> = left.peers.iter().flat_map(|peer| peer.traffic.inserted.places()).collect();
+        assert_eq!((left.inserts, places), (2, vec![70, 3]));
     }
 }

@@ -157,8 +157,14 @@ impl Connections {
 
     /// Returns the connections that ended in the last ten minutes and had told a name, oldest first.
     pub fn closed(&self) -> Vec<ClosedConnection> {
+        self.closed_before(SystemTime::now())
+    }
+
+    /// As [`Connections::closed`], in the ten minutes before `now`.
+    pub(crate) fn closed_before(&self, now: SystemTime) -> Vec<ClosedConnection> {
         let registry = self.registry.lock();
-        let is_recent = |closed: &&ClosedConnection| closed.at.elapsed().is_ok_and(|elapsed| elapsed < REMEMBERED);
+        let is_recent =
+            |closed: &&ClosedConnection| now.duration_since(closed.at).is_ok_and(|elapsed| elapsed < REMEMBERED);
         registry.closed.iter().filter(is_recent).cloned().collect()
     }
 
