@@ -130,7 +130,7 @@ impl Listener {
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok(match peer_user::check(&stream) {
+                Ok(match peer_user::check(&stream, &[]) {
                     Ok(()) => New::Ready(Secured::Plain(stream.into())),
                     Err(user) => New::Foreign(user),
                 })

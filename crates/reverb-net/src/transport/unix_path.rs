@@ -19,13 +19,15 @@ pub fn of_server(host: IpAddr, port: u16) -> Result<PathBuf> {
 }
 
 /// Whether no other user can put a socket in the place of this one, because none can write to its folder or to those above.
-/// In a sticky folder above, such as `/tmp`, users cannot replace what belongs to others.
-pub fn is_safe(path: &Path) -> bool {
+/// In a sticky folder above, such as `/tmp`, users cannot replace what belongs to others. `others` are users who are trusted
+/// beside the own one and root.
+pub fn is_safe(path: &Path, others: &[u32]) -> bool {
     const STICKY: u32 = 0o1000;
     let Ok(path) = path.canonicalize() else { return false };
     let is_closed = |folder: &Path, allowed: u32| {
-        std::fs::metadata(folder)
-            .is_ok_and(|meta| is_owner_trusted(meta.uid()) && (meta.mode() & 0o022 == 0 || meta.mode() & allowed != 0))
+        std::fs::metadata(folder).is_ok_and(|meta| {
+            is_owner_trusted(meta.uid(), others) && (meta.mode() & 0o022 == 0 || meta.mode() & allowed != 0)
+        })
     };
     let mut folders = path.ancestors().skip(1);
     folders.next().is_some_and(|own| is_closed(own, 0)) && folders.all(|above| is_closed(above, STICKY))

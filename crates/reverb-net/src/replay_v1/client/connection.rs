@@ -15,6 +15,7 @@ use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, VERSION};
 use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
+use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Chunk, Error, ItemKey, ItemKeys, Result};
@@ -24,7 +25,6 @@ use reverb_service::{Batch, Transport, process_name};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 
 // limit (Connections and calls): time for the answer after a deadline has passed | {} | `DeadlineExceededError`
