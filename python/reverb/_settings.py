@@ -23,6 +23,8 @@ from reverb.data.tls import TLS, ServerTLS
 ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
 # Variables of clients of servers with TLS, and what they stand for.
 _CA, _CERT, _KEY = "REVERB_CA", "REVERB_CERT", "REVERB_KEY"
+# Variables of clients of servers with tokens: a token, or the path of a file with one.
+_TOKEN, _TOKEN_FILE = "REVERB_TOKEN", "REVERB_TOKEN_FILE"
 # Texts of a variable that mean false to the flags of `reverb serve`, too.
 _FALSE = ("0", "f", "false", "n", "no", "off")
 
@@ -459,11 +461,19 @@ def tls_of_environment() -> ServerTLS | None:
 
 
 def with_environment(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with what the environment adds to it: files for an address with `grpcs://`.
+    """The endpoint with what the environment adds to it: a token, and files for an address with `grpcs://`.
 
     Raises:
-      ValueError: There are files for an address without it, or the environment names only one of certificate and key.
+      ValueError: There are files for an address without it, the environment names only one of certificate and key, or
+        it has two tokens.
     """
+    _, allow_insecure = ARGUMENTS["allow_insecure"].resolve(endpoint.allow_insecure, True)
+    endpoint = dataclasses.replace(endpoint, allow_insecure=allow_insecure)
+    if not endpoint.has_token:
+        token, token_file = (os.environ.get(name) or None for name in (_TOKEN, _TOKEN_FILE))
+        if token is not None and token_file is not None:
+            raise ValueError(f"the environment has both {_TOKEN} and {_TOKEN_FILE}: set one of them")
+        endpoint = dataclasses.replace(endpoint, token=token, token_file=token_file)
     if not endpoint.is_tls:
         if endpoint.tls is not None:
             raise ValueError(f"tls needs an address with grpcs://, got {endpoint.address!r}")

@@ -53,10 +53,14 @@ class Client:
       server_address: Address of the server, as for `reverb.Client`.
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client; 64 MiB by default.
       tls: Files for a server with TLS, whose address begins with `grpcs://`, as for `reverb.Client`.
+      token: Token for a server with tokens, as for `reverb.Client`.
+      allow_insecure: Whether the token may be sent over TCP without TLS, as for `reverb.Client`.
+      unix_peers: Numbers of the users whose servers are trusted at Unix sockets, as for `reverb.Client`.
 
     Raises:
-      TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
-      ValueError: The limit is below 1, or `tls` is given for an address without `grpcs://`.
+      TypeError: The address is not a str, the limit is not an integer, or another argument has the wrong type.
+      ValueError: The limit is below 1, `tls` is given for an address without `grpcs://`, or the environment has two
+        tokens.
     """
 
     def __init__(
@@ -65,8 +69,18 @@ class Client:
         *,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         tls: TLS | None = None,
+        token: str | None = None,
+        allow_insecure: bool | None = None,
+        unix_peers: Iterable[int] | None = None,
     ) -> None:
-        self._client = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes, tls=tls)
+        self._client = ordinary.Client(
+            server_address,
+            max_pending_bytes=max_pending_bytes,
+            tls=tls,
+            token=token,
+            allow_insecure=allow_insecure,
+            unix_peers=unix_peers,
+        )
         self._calls = self._client.calls
 
     @property
@@ -80,7 +94,7 @@ class Client:
         return self._client.road
 
     def __repr__(self) -> str:
-        return f"reverb.aio.Client, server_address={self.server_address}"
+        return f"reverb.aio.Client, {self._client.described()}"
 
     async def __aenter__(self) -> Self:
         return self
