@@ -1,7 +1,7 @@
 //! Opens connections to servers. Independent of the protocol over them.
 
 use super::address::{Endpoint, Place};
-use super::authorized::{Channel, bearer};
+use super::authorized::{Bearer, Channel};
 use super::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
 use super::peer_user;
 use super::socket::Socket;
@@ -15,7 +15,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 use tokio::net::UnixStream;
-use tonic::codegen::http::{HeaderValue, Uri};
+use tonic::codegen::http::Uri;
 use tonic::transport::{Channel as PlainChannel, Endpoint as HttpEndpoint};
 use tower::{BoxError, ServiceExt};
 
@@ -112,18 +112,16 @@ pub async fn dial_known_socket(
     Err(foreign)
 }
 
-/// Returns the header that shows the token of an endpoint, which may be in a file.
-async fn bearer_of(endpoint: &Endpoint) -> Result<Option<HeaderValue>> {
-    let token = match &endpoint.token {
-        None => return Ok(None),
-        Some(given @ TokenSource::Given(_)) => given.read(),
+/// Returns the token of an endpoint, which may be in a file.
+async fn bearer_of(endpoint: &Endpoint) -> Result<Option<Bearer>> {
+    match endpoint.token.clone() {
+        None => Ok(None),
+        Some(given @ TokenSource::Given(_)) => Bearer::of(given).map(Some),
         Some(file @ TokenSource::File(_)) => {
-            let file = file.clone();
-            let read = tokio::task::spawn_blocking(move || file.read());
-            read.await.map_err(|error| Error::Internal(error.to_string()))?
+            let read = tokio::task::spawn_blocking(move || Bearer::of(file));
+            read.await.map_err(|error| Error::Internal(error.to_string()))?.map(Some)
         }
-    };
-    bearer(&token?).map(Some)
+    }
 }
 
 /// Reads the files for the handshakes with a server.

@@ -1,7 +1,7 @@
 //! What clients with a token show to whom, and what they do when they are refused.
 
 use crate::common::gate::Gate;
-use crate::common::{Receive, SOON, draw, queue, rows, server, uniform};
+use crate::common::{self, Receive, SOON, draw, eventually, queue, rows, server, uniform};
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
 use reverb_core::{DType, Error};
 use reverb_net::Endpoint;
@@ -152,7 +152,7 @@ async fn a_refusal_ends_streams_that_run_and_the_next_call_shows_the_token_again
             })
             .into();
         let waits = || server.replay().tables()[1].status().info.waiting_samples;
-        crate::common::eventually("both draws wait", || waits() == Some(2)).await;
+        eventually("both draws wait", || waits() == Some(2)).await;
         gate.refuse(code);
         for draw in waiting {
             assert_refused(&draw.await.unwrap().unwrap_err(), code);
@@ -189,6 +189,40 @@ async fn a_token_in_a_file_is_read_for_each_connection() {
     tokio::time::timeout(SOON, answers).await.unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(gate.calls().last().unwrap().bearer.as_deref(), Some("Bearer rvb_new"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_go_on_with_the_new_token_of_the_file_when_the_old_one_is_revoked() {
+    let (server, gate) = gated(false).await;
+    let path = std::env::temp_dir().join(format!("reverb-net-rotated-{}", std::process::id()));
+    std::fs::write(&path, "rvb_old").unwrap();
+    gate.let_in("rvb_old");
+    let endpoint = Endpoint { token: Some(TokenSource::File(path.clone())), ..through(&gate) };
+    let mut writer = Writer::new(endpoint.clone());
+    writer.write().await.unwrap();
+    let client = Client::new(endpoint);
+    let drawing = tokio::spawn(async move {
+        client.receive_persistently(&draw("empty", 1), None, SOON).await.map(|batch| common::int64s(&batch, 0))
+    });
+    let waits = || server.replay().tables()[1].status().info.waiting_samples;
+    eventually("the draw waits", || waits() == Some(1)).await;
+    std::fs::write(&path, "rvb_new").unwrap();
+    gate.let_in("rvb_new");
+    writer.write().await.unwrap();
+    Client::new(&common::addresses(&server)[0]).insert(rows("empty", &[1]), soon()).await.unwrap();
+    assert_eq!(drawing.await.unwrap().unwrap(), [1]);
+    // A file without a token that the server knows is final again.
+    std::fs::write(&path, "rvb_wrong").unwrap();
+    gate.refuse(Code::Unauthenticated);
+    let ended = async {
+        loop {
+            if let Err(error) = writer.write().await {
+                return error;
+            }
+        }
+    };
+    assert_refused(&ended.await, Code::Unauthenticated);
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
