@@ -91,7 +91,7 @@ impl Server {
         }
         if let Some(tls) = &options.tls {
             let until = replay.clone();
-            runtime.spawn(tls.clone().watch(async move { until.closed().await }));
+            runtime.spawn(reverb_secure::watch(tls.clone(), async move { until.closed().await }));
         }
         let health = Health::default();
         let (reflection, old_reflection) = reflection::services();
