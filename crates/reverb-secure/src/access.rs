@@ -1,9 +1,10 @@
 //! Who may do what at a server. Both of its ports ask here before they read what a caller sends.
 
+use crate::audit::Audit;
 use crate::failures::Failures;
 use crate::role::Role;
 use crate::tokens::{Guest, Proof, Tokens};
-use crate::watched::Reload;
+use crate::watched::Look;
 use parking_lot::Mutex;
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
@@ -20,10 +21,11 @@ const SCHEME: &[u8] = b"Bearer ";
 #[derive(Debug)]
 pub struct Access {
     tokens: Option<Tokens>,
-    /// Without tokens: those with a certificate, and the server's own user.
-    certified: Arc<Guest>,
+    /// Without tokens: those who come over the network, and the server's own user.
+    others: Arc<Guest>,
     own_user: Arc<Guest>,
     _stay: [Arc<watch::Sender<()>>; 2],
+    audit: Audit,
     failures: Failures,
     refused: [AtomicU64; Reason::ALL.len()],
     told: Mutex<Told>,
@@ -94,20 +96,21 @@ impl Display for Refusal {
 }
 
 impl Access {
-    /// Lets in those with a token. `client_role` is what others may do where there are no tokens: those with a certificate,
-    /// and nobody else but the server's own user.
-    pub fn new(tokens: Option<Tokens>, client_role: Role) -> Self {
-        let (certified, first) = Guest::new(Proof::Certificate, client_role);
+    /// Lets in those with a token. Without tokens, `client_role` is what those with a certificate may do, which the
+    /// handshake has asked for; `None` lets everyone do everything, which is only audited.
+    pub fn new(tokens: Option<Tokens>, client_role: Option<Role>, audit: Audit) -> Self {
+        let (others, first) = match client_role {
+            Some(role) => Guest::new(Proof::Certificate, role),
+            None => Guest::new(Proof::Nothing, Role::Admin),
+        };
         let (own_user, second) = Guest::new(Proof::OwnUser, Role::Admin);
-        Self {
-            tokens,
-            certified,
-            own_user,
-            _stay: [first, second],
-            failures: Failures::default(),
-            refused: Default::default(),
-            told: Mutex::default(),
-        }
+        let (failures, refused, told) = (Failures::default(), Default::default(), Mutex::default());
+        Self { tokens, others, own_user, _stay: [first, second], audit, failures, refused, told }
+    }
+
+    /// Returns where is written who did what.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Whether callers need tokens. If not, the HTTP port asks nobody who he is.
@@ -129,7 +132,7 @@ impl Access {
     ) -> Result<Arc<Guest>, Refusal> {
         let guest = match (&self.tokens, origin) {
             (Some(tokens), _) => self.identify(tokens, headers, origin)?,
-            (None, Origin::Network(_)) => self.certified.clone(),
+            (None, Origin::Network(_)) => self.others.clone(),
             (None, Origin::UnixSocket) => self.own_user.clone(),
         };
         if guest.role >= needs {
@@ -138,7 +141,7 @@ impl Access {
         let who = match &guest.proof {
             Proof::Token(name) => format!("token `{name}` has"),
             Proof::Certificate => "clients with a certificate have".to_owned(),
-            Proof::OwnUser => "the server's user has".to_owned(),
+            Proof::OwnUser | Proof::Nothing => "callers have".to_owned(),
         };
         let text = format!("{who} role {}; {what} needs {needs}", guest.role);
         Err(self.refuse(Reason::Role, text, Some(&guest)))
@@ -174,6 +177,11 @@ impl Access {
         Err(self.refuse(reason, text.to_owned(), None))
     }
 
+    /// Returns the refusal of a call of which nobody has said who may make it.
+    pub fn refuse_unsaid(&self, guest: &Guest, what: &str) -> Refusal {
+        self.refuse(Reason::Role, format!("no role may call {what}"), Some(guest))
+    }
+
     /// Returns the end of a call whose guest may no longer do what it does.
     pub fn end(&self, guest: &Guest) -> Refusal {
         let name = guest.token().unwrap_or_default();
@@ -185,9 +193,15 @@ impl Access {
         Refusal { reason, text, guest: guest.and_then(Guest::token).map(str::to_owned) }
     }
 
-    /// Returns how many calls were refused, by reason.
-    pub fn refused(&self) -> [(Reason, u64); Reason::ALL.len()] {
-        Reason::ALL.map(|reason| (reason, self.refused[reason as usize].load(Relaxed)))
+    /// Returns how many calls were refused for a reason.
+    pub fn refused(&self, reason: Reason) -> u64 {
+        self.refused[reason as usize].load(Relaxed)
+    }
+
+    /// Reads the file of tokens again if it has changed, and warns of refused calls.
+    pub(crate) fn look(&self) -> Look<usize> {
+        self.tell(Instant::now());
+        self.tokens.as_ref().map_or(Look::Same, Tokens::look)
     }
 
     /// Returns how often a changed file of tokens was refused.
@@ -197,7 +211,7 @@ impl Access {
 
     /// Warns of the calls that were refused since the last warning.
     fn tell(&self, now: Instant) {
-        let refused = self.refused();
+        let refused = Reason::ALL.map(|reason| (reason, self.refused(reason)));
         let total = refused.iter().map(|(_, count)| count).sum();
         let mut told = self.told.lock();
         if total == told.refused || told.at.is_some_and(|at| now.saturating_duration_since(at) < TELL_PAUSE) {
@@ -207,15 +221,6 @@ impl Access {
         *told = Told { at: Some(now), refused: total };
         let reasons: Vec<_> = refused.iter().map(|(reason, count)| format!("{} {count}", reason.name())).collect();
         tracing::warn!(new, "refused {new} calls; by reason, since the start: {}", reasons.join(", "));
-    }
-}
-
-impl Reload for Access {
-    fn look(&self) {
-        if let Some(tokens) = &self.tokens {
-            tokens.look();
-        }
-        self.tell(Instant::now());
     }
 }
 
@@ -240,7 +245,7 @@ mod tests {
         std::fs::write(&path, text).expect("the folder can be written");
         let tokens = Tokens::from_file(path.clone()).expect("the file is right");
         std::fs::remove_file(path).expect("it was written");
-        Access::new(Some(tokens), Role::Use)
+        Access::new(Some(tokens), None, Audit::default())
     }
 
     fn refused(access: &Access, headers: &[&str], origin: Origin, needs: Role) -> Refusal {
@@ -286,16 +291,18 @@ mod tests {
         let reasons: Vec<_> = (0..1000).map(|_| refused(&access, &["Bearer wrong"], HERE, Role::View).reason).collect();
         assert!(reasons.contains(&Reason::TooMany) && reasons[..10] == [Reason::UnknownToken; 10]);
         assert!(access.admit([good.as_bytes()], HERE, Role::View, "Info").is_ok());
-        let counted: u64 = access.refused().iter().map(|(_, count)| count).sum();
+        let counted: u64 = Reason::ALL.iter().map(|reason| access.refused(*reason)).sum();
         assert_eq!(counted, 1000);
     }
 
     #[test]
     fn without_tokens_the_road_decides() {
-        let access = Access::new(None, Role::View);
+        let access = Access::new(None, Some(Role::View), Audit::default());
         assert!(access.admit([], Origin::UnixSocket, Role::Admin, "Reset").is_ok());
         assert!(access.admit([], HERE, Role::View, "Info").is_ok());
         let refusal = refused(&access, &[], HERE, Role::Use);
         assert_eq!(refusal.text, "clients with a certificate have role view; Sample needs use");
+        let open = Access::new(None, None, Audit::default());
+        assert!(open.admit([], HERE, Role::Admin, "Reset").is_ok());
     }
 }

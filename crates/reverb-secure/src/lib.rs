@@ -6,6 +6,7 @@
 
 mod access;
 mod answers;
+mod audit;
 mod client;
 mod failures;
 mod files;
@@ -13,6 +14,7 @@ mod guests;
 mod handshakes;
 mod limited;
 mod provider;
+mod reload;
 mod role;
 mod secured;
 mod server;
@@ -21,11 +23,13 @@ mod tokens;
 mod watched;
 
 pub use access::{Access, Origin, Reason, Refusal};
+pub use audit::{AUDIT, Audit, Entry as AuditEntry, Value as AuditValue};
 pub use client::{ClientStream, ClientTls, Connector, speaks_tls};
 pub use handshakes::Handshakes;
 pub use limited::Limited;
+pub use reload::Reloads;
 pub use role::Role;
 pub use secured::Secured;
 pub use server::{Port, ServerTls, TlsFiles};
+pub use token_file::{Entry as TokenEntry, of_text as tokens_of_text};
 pub use tokens::{Guest, Proof, Tokens, sha256_hex};
-pub use watched::{Reload, watch};

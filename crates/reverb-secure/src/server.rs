@@ -6,7 +6,7 @@ use crate::guests::Guests;
 use crate::limited::Limited;
 use crate::provider::{provider, read_ahead};
 use crate::secured::{Guarded, Secured};
-use crate::watched::{Look, Reload, Watched};
+use crate::watched::{Look, Watched};
 use arc_swap::ArcSwap;
 use reverb_core::{Error, Result};
 use rustls::pki_types::TrustAnchor;
@@ -145,6 +145,24 @@ impl ServerTls {
         Ok(Secured::Tls(Box::new(Guarded { stream, stay })))
     }
 
+    /// Reads the files again if they have changed. Those that do not fit are refused with one warning, and the ones
+    /// before stay in use.
+    pub(crate) fn look(&self) -> Look<()> {
+        match self.watched.look(|| Loaded::read(&self.files)) {
+            Look::Same => Look::Same,
+            Look::Read(loaded) => {
+                let before = self.loaded.swap(Arc::new(loaded));
+                tracing::info!("the certificates of the server were read again from {}", self.files.cert.display());
+                self.end_strangers(&before);
+                Look::Read(())
+            }
+            Look::Refused(error) => {
+                tracing::warn!("the certificates of the server have changed, and the ones before stay in use: {error}");
+                Look::Refused(error)
+            }
+        }
+    }
+
     /// Returns how often changed files were refused.
     pub fn failed_reloads(&self) -> u64 {
         self.watched.failures()
@@ -160,24 +178,6 @@ impl ServerTls {
         let ended = self.guests.check(&*now.verifier);
         if ended > 0 {
             tracing::warn!(ended, "connections ended whose clients no authority knows any more: {ended}");
-        }
-    }
-}
-
-impl Reload for ServerTls {
-    /// Reads the files again if they have changed. Those that do not fit are refused with one warning, and the ones
-    /// before stay in use.
-    fn look(&self) {
-        match self.watched.look(|| Loaded::read(&self.files)) {
-            Look::Same => {}
-            Look::Read(loaded) => {
-                let before = self.loaded.swap(Arc::new(loaded));
-                tracing::info!("the certificates of the server were read again from {}", self.files.cert.display());
-                self.end_strangers(&before);
-            }
-            Look::Refused(error) => {
-                tracing::warn!("the certificates of the server have changed, and the ones before stay in use: {error}");
-            }
         }
     }
 }

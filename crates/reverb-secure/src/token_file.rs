@@ -34,9 +34,17 @@ pub fn read(path: &Path) -> Result<Vec<Entry>> {
     let bytes = std::fs::read(path).map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::invalid(format!("{}: expected TOML in UTF-8, found other bytes", path.display())))?;
-    parse(&text).map_err(|Wrong { at, why }| {
-        let line = text[..at.start.min(text.len())].matches('\n').count() + 1;
-        Error::invalid(format!("{}, line {line}: {why}", path.display()))
+    of_text(&text, &path.display().to_string())
+}
+
+/// Reads the tokens of a text, which errors call by its name.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the name and the line.
+pub fn of_text(text: &str, name: &str) -> Result<Vec<Entry>> {
+    parse(text).map_err(|Wrong { at, why }| {
+        let line = text.bytes().take(at.start).filter(|byte| *byte == b'\n').count() + 1;
+        Error::invalid(format!("{name}, line {line}: {why}"))
     })
 }
 

@@ -34,6 +34,20 @@ pub enum Proof {
     Certificate,
     /// It is a process of the server's user, or of root, on the same machine.
     OwnUser,
+    /// Nothing is needed.
+    Nothing,
+}
+
+impl Proof {
+    /// Returns the name of the kind of proof.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Token(_) => "token",
+            Self::Certificate => "certificate",
+            Self::OwnUser => "own_user",
+            Self::Nothing => "none",
+        }
+    }
 }
 
 impl Guest {
@@ -59,7 +73,7 @@ impl Guest {
     pub fn token(&self) -> Option<&str> {
         match &self.proof {
             Proof::Token(name) => Some(name),
-            Proof::Certificate | Proof::OwnUser => None,
+            Proof::Certificate | Proof::OwnUser | Proof::Nothing => None,
         }
     }
 }

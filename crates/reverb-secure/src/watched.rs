@@ -4,15 +4,7 @@ use crate::files::Mark;
 use parking_lot::Mutex;
 use reverb_core::Result;
 use std::path::PathBuf;
-use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-// limit (Connections and calls): certificates, keys, authorities and tokens of a server that are replaced | read again
-// within {} | those that do not fit: a warning, and the ones before stay
-/// Time between two looks.
-const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
 /// What was last seen of some files.
 #[derive(Debug)]
@@ -75,23 +67,4 @@ impl Watched {
 
 fn marks(paths: &[PathBuf]) -> Vec<Mark> {
     paths.iter().map(|path| Mark::of(path)).collect()
-}
-
-/// What a server reads again when its files change.
-pub trait Reload: Send + Sync {
-    /// Looks at the files at once. Blocks while it reads.
-    fn look(&self);
-}
-
-/// Looks at files from time to time, until `closed` completes.
-pub async fn watch(files: Arc<impl Reload + 'static>, closed: impl Future<Output = ()>) {
-    let mut closed = pin!(closed);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_PAUSE) => {}
-            () = &mut closed => return,
-        }
-        let files = files.clone();
-        let _looked = tokio::task::spawn_blocking(move || files.look()).await;
-    }
 }

@@ -181,7 +181,7 @@ async fn reach_beside_tls(endpoint: &Endpoint, session: &Session) -> Option<Road
     ];
     let (_, port) = endpoint.address.loopback()?;
     for host in HOSTS {
-        let path = unix_path::of_server(host, port).ok()?;
+        let path = unix_path::of_server(host, port, false).ok()?;
         let Ok(channel) = dial_unix(path.to_str()?, KeepAlive::Pings).await else { continue };
         let greeted = Connection::greet(endpoint, Transport::Unix, channel, session, false).await;
         if let Ok(Greeting::Connected(connection)) = greeted {

@@ -16,6 +16,17 @@ pub fn check(stream: &UnixStream) -> Result<(), Option<u32>> {
     if is_trusted(user, own(), overflow_user()) { Ok(()) } else { Err(Some(user)) }
 }
 
+/// Whether the process at the other end is of a trusted user, or of one of these.
+///
+/// # Errors
+/// The number of its user, if it is known.
+pub fn check_among(stream: &UnixStream, others: &[u32]) -> Result<(), Option<u32>> {
+    match check(stream) {
+        Err(Some(user)) if others.contains(&user) && user != overflow_user() => Ok(()),
+        checked => checked,
+    }
+}
+
 /// Whether this process trusts files of a user.
 pub fn is_owner_trusted(user: u32) -> bool {
     user == own() || user == ROOT

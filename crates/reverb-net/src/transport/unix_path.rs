@@ -1,17 +1,19 @@
-//! Where the Unix sockets of servers lie: in a folder that only this user can write to.
+//! Where the Unix sockets of servers lie: in a folder that only this user can write to, and usually only this user can
+//! enter.
 
 use super::peer_user::is_owner_trusted;
 use std::io::Result;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Returns the path of the socket of a server that listens at a host. Makes the folder.
+/// Returns the path of the socket of a server that listens at a host. Makes the folder, which other users can enter if the
+/// socket is for them, too.
 ///
 /// # Errors
 /// The error of the system, or that other users can write to the folder.
-pub fn of_server(host: IpAddr, port: u16) -> Result<PathBuf> {
-    Ok(runtime_folder()?.join(if host == Ipv4Addr::LOCALHOST {
+pub fn of_server(host: IpAddr, port: u16, is_for_others: bool) -> Result<PathBuf> {
+    Ok(if is_for_others { shared_folder() } else { runtime_folder() }?.join(if host == Ipv4Addr::LOCALHOST {
         format!("{port}.sock")
     } else {
         format!("{host}-{port}.sock")
@@ -39,7 +41,22 @@ fn runtime_folder() -> Result<PathBuf> {
         Some(base) => base.join("reverb"),
         None => std::env::temp_dir().join(format!("reverb-{uid}")),
     };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    make(folder, uid, 0o700)
+}
+
+/// The folder of sockets that other users may use. Those of `XDG_RUNTIME_DIR` cannot be entered by them.
+fn shared_folder() -> Result<PathBuf> {
+    // SAFETY: the call has no preconditions and cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let folder = make(std::env::temp_dir().join(format!("reverb-{uid}-shared")), uid, 0o711)?;
+    // Whatever the process takes from the modes of what it makes.
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711))?;
+    Ok(folder)
+}
+
+/// Makes a folder, or takes one of this user that no other can write to.
+fn make(folder: PathBuf, uid: u32, mode: u32) -> Result<PathBuf> {
+    std::fs::DirBuilder::new().recursive(true).mode(mode).create(&folder)?;
     if !is_ours(&folder, uid) {
         return Err(std::io::Error::other(format!(
             "{} belongs to another user, or other users can write to it",

@@ -23,5 +23,6 @@ mod reference;
 mod split_clients;
 mod streams;
 mod table_figures;
+mod tokens;
 mod watched;
 mod write_stream;

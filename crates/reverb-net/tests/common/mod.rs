@@ -8,6 +8,7 @@ pub mod dm_reverb_client;
 pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
+pub mod tokens;
 pub mod wire;
 
 use reverb_core::Result;
