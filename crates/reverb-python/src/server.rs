@@ -78,8 +78,8 @@ struct Tls {
 }
 
 impl Security {
-    /// Reads the files, and returns the TLS of the server, and what checks its callers. `None` checks nothing.
-    fn read(&mut self) -> Result<(Option<Arc<ServerTls>>, Option<Arc<Access>>), Error> {
+    /// Reads the files, and returns the TLS of the server, and what checks its callers, if they are to be checked.
+    fn read(&mut self) -> Result<Reloads, Error> {
         let (mut tls, mut client_role) = (None, None);
         if let Some(Tls { cert, key, client_ca, client_role: role }) = self.tls.take() {
             if client_ca.is_some() {
@@ -90,10 +90,10 @@ impl Security {
         }
         let tokens = self.tokens.take().map(|file| Tokens::from_file(file.path)).transpose()?;
         if tokens.is_none() && client_role.is_none() && self.audit_log.is_none() {
-            return Ok((tls, None));
+            return Ok(Reloads { tls, access: None });
         }
         let audit = self.audit_log.take().map_or_else(|| Ok(Audit::default()), Audit::to_file)?;
-        Ok((tls, Some(Arc::new(Access::new(tokens, client_role, audit)))))
+        Ok(Reloads { tls, access: Some(Arc::new(Access::new(tokens, client_role, audit))) })
     }
 }
 
@@ -170,21 +170,21 @@ impl Server {
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
         let ServerOptions { listen, mut security, observe } = options;
-        let (tls, access) = security.read()?;
+        let files = security.read()?;
         let heartbeat = Duration::try_from_secs_f64(listen.heartbeat_interval)
             .map_err(|error| Error::invalid(format!("heartbeat_interval {}: {error}", listen.heartbeat_interval)))?;
         let options = ListenOptions {
             host: resolve(&listen.host)?,
             port: Some(listen.port),
             heartbeat,
-            tls: tls.clone(),
-            access: access.clone(),
+            tls: files.tls.clone(),
+            access: files.access.clone(),
             unix_peers: security.unix_peers,
         };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), listen.max_message_size)?;
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
-        let http = start_http(observe, Reloads { tls, access }, &replay)?;
+        let http = start_http(observe, files, &replay)?;
         let (http_port, dashboard_url) =
             (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
         let mut http = StoppedWithoutGil(http);
