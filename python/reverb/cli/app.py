@@ -10,7 +10,7 @@ import typer
 
 from reverb import _binding, errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
-from reverb.cli import checkpoint_commands, help_text, output, table_commands
+from reverb.cli import checkpoint_commands, help_text, output, table_commands, token_commands
 from reverb.cli.arguments import Address, Json, TableName, Timeout, of_client
 from reverb.data.endpoint import Endpoint
 from reverb.platform.version import version
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(checkpoint_commands.app, name="checkpoint")
 app.add_typer(table_commands.app, name="table")
+app.add_typer(token_commands.app, name="token")
 
 
 def _print_version(is_asked: bool) -> None:
@@ -143,6 +144,12 @@ def serve(
         cert = "/etc/reverb/server.pem"
         key = "/etc/reverb/server.key"
         # client_ca = "/etc/reverb/ca.pem"
+        # client_role = "view"  # what its certificates allow, without tokens
+
+        [auth]
+        tokens_file = "/etc/reverb/tokens.toml"     # of `reverb token new`
+        # unix_peers = [1001]   # users of containers, at the Unix socket
+        # audit_log = "/var/log/reverb/audit.jsonl"
 
         [metrics]
         per_table = "off"       # the sum of all tables

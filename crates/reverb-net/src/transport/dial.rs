@@ -100,8 +100,7 @@ pub async fn dial_known_socket(
     ];
     let Some((_, port)) = endpoint.address.loopback() else { return Err(None) };
     let mut foreign = None;
-    for host in HOSTS {
-        let Some(path) = unix_path::of_server(host, port).ok() else { continue };
+    for path in HOSTS.iter().flat_map(|host| unix_path::known(*host, port, &endpoint.unix_peers)) {
         let Some(path) = path.to_str() else { continue };
         match dial_unix(endpoint, path, keep_alive).await {
             Ok(dialled) => return Ok(dialled),

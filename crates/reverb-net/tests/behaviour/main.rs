@@ -2,6 +2,7 @@
 //! have executables of their own, beside this folder.
 
 mod batches;
+mod client_tokens;
 #[path = "../common/mod.rs"]
 mod common;
 mod cut;

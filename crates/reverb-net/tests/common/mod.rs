@@ -9,6 +9,7 @@ pub mod gate;
 pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
+pub mod tokens;
 pub mod wire;
 
 use reverb_core::Result;
