@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from reverb.client import Client as Client
     from reverb.data.tls import TLS as TLS
     from reverb.data.tls import ServerTLS as ServerTLS
+    from reverb.data.tokens import Tokens as Tokens
     from reverb.errors import DeadlineExceededError as DeadlineExceededError
     from reverb.errors import ReverbError as ReverbError
     from reverb.pattern_dataset import PatternDataset as PatternDataset
@@ -92,6 +93,7 @@ _NAMES = {
     "Table": "server:Table",
     "TensorSpec": "tensor_spec:TensorSpec",
     "TimestepDataset": "timestep_dataset:TimestepDataset",
+    "Tokens": "data.tokens:Tokens",
     "TrajectoryColumn": "trajectory_writer:TrajectoryColumn",
     "TrajectoryDataset": "trajectory_dataset:TrajectoryDataset",
     "TrajectoryWriter": "trajectory_writer:TrajectoryWriter",

@@ -55,6 +55,7 @@ __all__ = [
     "importance_weights",
     "limiter_rule",
     "tensorflow_kernel",
+    "tokens_of_text",
     "unconfirmed",
     "wait_for_streams",
 ]
@@ -93,6 +94,9 @@ def wait_for_streams(timeout: float) -> None:
 
 def limiter_rule(rate_limiter: tuple[float, int, float, float]) -> str:
     """Says what a rate limiter is for, from its samples per insert, minimum size, minimum and maximum diff."""
+
+def tokens_of_text(text: str, name: str) -> list[tuple[str, str]]:
+    """The names and roles of the tokens in the text of a file of tokens, which errors call by `name`."""
 
 def descriptor_set() -> bytes:
     """A serialized `google.protobuf.FileDescriptorSet` of all messages, each file after those that it imports."""
@@ -232,6 +236,9 @@ class Server:
     def dashboard_url(self) -> str | None: ...
     def stop(self, end: Literal["for good", "returns", "with program", "collected"]) -> None:
         """Stops. Clients elsewhere are told whether the server will be back; by default the exit status says it."""
+
+    def reload(self) -> None:
+        """Reads certificates and tokens again, if their files have changed."""
 
     @staticmethod
     def set_last(is_last: bool) -> None:

@@ -12,21 +12,26 @@ import dataclasses
 import enum
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 from reverb.data import checks
 from reverb.data.endpoint import Endpoint
-from reverb.data.tls import TLS, ServerTLS
+from reverb.data.tls import ROLES, TLS, ServerTLS
+from reverb.data.tokens import Tokens
 
 # Variables of the commands, for arguments that are no settings of a server.
 ADDRESS, CONFIG = "REVERB_ADDRESS", "REVERB_CONFIG"
 # Variables of clients of servers with TLS, and what they stand for.
 _CA, _CERT, _KEY = "REVERB_CA", "REVERB_CERT", "REVERB_KEY"
+# Variables of clients of servers with tokens: a token, or the path of a file with one.
+_TOKEN, _TOKEN_FILE = "REVERB_TOKEN", "REVERB_TOKEN_FILE"
 # Texts of a variable that mean false to the flags of `reverb serve`, too.
 _FALSE = ("0", "f", "false", "n", "no", "off")
 
 _PORTS = range(2**16)
+# The last one stands for none.
+_USER_NUMBERS = range(2**32 - 1)
 _LONGEST_S = 1e9
 # limit (Chunks and messages): decoded data of one insert, of one chunk of a writer, and of the compressed chunks of one
 # message of a writer, which writers cut | {:bytes} | `MessageTooLargeError` | `Server(max_message_size=)`
@@ -102,6 +107,13 @@ def _names_of(name: str, text: str) -> list[str]:
     return [part for part in text.split(",") if part.strip()]
 
 
+def _users_of(name: str, text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise ValueError(f"{name} must be numbers of users with commas between them, got {text!r}")
+    return [int(part) for part in parts]
+
+
 NUMBER = Kind(int, int, "a number")
 TEXT = Kind(str, str, "a text")
 _SECONDS = Kind(float, (int, float), "a number of seconds", of_text=_seconds_of)
@@ -109,6 +121,7 @@ TRUE_OR_FALSE = Kind(bool, bool, "true or false", of_text=lambda name, text: tex
 _ON_OR_OFF = _choice("on", "off", of_text=_is_on)
 _PORT_OR_OFF = Kind(str, (int, str), 'a number or "off"', ("off",), "N|off", _port_of)
 _NAMES = Kind(str, (list, str), "a list of texts", (), "NAME,...", _names_of)
+_USERS = Kind(str, (list, str), "a list of numbers", (), "UID,...", _users_of)
 
 
 def _truth(name: str, value: Any) -> bool:
@@ -155,6 +168,22 @@ def _checked_tls(name: str, value: Any) -> ServerTLS | None:
     if value is not None and not isinstance(value, ServerTLS):
         checks.refuse(name, "a reverb.ServerTLS", value)
     return value
+
+
+def _checked_tokens(name: str, value: Any) -> Tokens | None:
+    if value is not None and not isinstance(value, Tokens):
+        checks.refuse(name, "a reverb.Tokens", value)
+    return value
+
+
+def _checked_users(name: str, value: Any) -> tuple[int, ...]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        checks.refuse(name, "numbers of users", value)
+    users = sorted(checks.as_int(name, user) for user in value)
+    for user in users:
+        if user not in _USER_NUMBERS:
+            raise ValueError(f"{name} must be numbers of users from 0 to {_USER_NUMBERS[-1]}, got {user}")
+    return tuple(users)
 
 
 def _checked_heartbeat(name: str, value: Any) -> float:
@@ -252,6 +281,27 @@ SETTINGS = (
         help="File of the authorities, in PEM, one of which must have signed the certificate of each client.",
     ),
     Setting(
+        *("tls_client_role", "tls.client_role", _choice(*ROLES), "use"),
+        help="What clients with such a certificate may do, where there are no tokens.",
+    ),
+    Setting(
+        *("tokens_file", "auth.tokens_file", TEXT, None),
+        shown="nobody needs a token",
+        help="File of tokens, with their roles; see `reverb token new`.",
+    ),
+    Setting(
+        *("unix_peers", "auth.unix_peers", _USERS, ()),
+        shown="none beside the server's own and root",
+        help="Numbers of users whose programs may use the Unix socket, too; needs tokens.",
+        check=_checked_users,
+        is_in_library=False,
+    ),
+    Setting(
+        *("audit_log", "auth.audit_log", TEXT, None),
+        shown="none",
+        help="File to which a line of JSON is added when somebody connects, resets, deletes, configures or is refused.",
+    ),
+    Setting(
         *("max_message_size", "max_message_size", NUMBER, _MAX_MESSAGE_SIZE),
         help="Maximum bytes of the data of one insert.",
         check=checks.as_count,
@@ -321,8 +371,11 @@ SETTINGS = (
 
 # An argument of `Server` that stands for several settings of `reverb serve`.
 _TLS = Setting("tls", "tls", TEXT, None, "Files of TLS.", check=_checked_tls, is_in_library=False)
+_TOKENS = Setting("tokens", "auth.tokens_file", TEXT, None, "Tokens.", check=_checked_tokens, is_in_library=False)
 # Those that are arguments of `Server`, by their names there.
-ARGUMENTS = {setting.argument or setting.name: setting for setting in (*SETTINGS, _TLS) if setting.check is not None}
+ARGUMENTS = {
+    setting.argument or setting.name: setting for setting in (*SETTINGS, _TLS, _TOKENS) if setting.check is not None
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -349,19 +402,43 @@ class SecurityOptions:
     Attributes:
       allow_insecure: Whether hosts other than loopback are accepted, where anyone who can reach them gets in.
       tls: Files of TLS; None means none. The extension reads it by the names of its fields.
+      tokens: File of tokens, which it reads in the same way; None lets in callers without one.
+      unix_peers: Numbers of users whose programs may use the Unix socket, beside the server's own and root.
+      audit_log: File to which a line is added for what is audited; None means that only the log has them.
     """
 
     allow_insecure: bool
     tls: ServerTLS | None
+    tokens: Tokens | None
+    unix_peers: tuple[int, ...]
+    audit_log: str | None = None
 
-    def check(self, what: str, means: str, host: str) -> None:
-        """Raises a ValueError if listening at the host lets in more than is allowed, with what that means."""
-        if not self.allow_insecure and not is_loopback(host):
+    @property
+    def sends_tokens_openly(self) -> bool:
+        """Whether tokens travel without encryption where callers come over TCP."""
+        return self.tokens is not None and self.tls is None
+
+    def check(self, what: str, means: str, host: str, *, needs_certificate: bool = False) -> None:
+        """Raises a ValueError if listening at the host lets in more than is allowed, with what that means.
+
+        Args:
+          what: Subject of the error's sentence.
+          means: What everyone could do who reaches the host.
+          host: Address to listen on.
+          needs_certificate: Whether the port lets in only clients with a certificate.
+        """
+        is_closed = self.tls is not None and (self.tokens is not None or needs_certificate)
+        if is_closed or self.allow_insecure or is_loopback(host):
+            return
+        if self.sends_tokens_openly:
+            danger = "lets everyone on the way to this machine read data and tokens, without encryption"
+        else:
             without = "a password or encryption" if self.tls is None else "a password"
-            raise ValueError(
-                f"{what} lets anyone who can reach this machine {means}, without {without}. If that is intended, pass "
-                f"allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the environment."
-            )
+            danger = f"lets anyone who can reach this machine {means}, without {without}"
+        raise ValueError(
+            f"{what} {danger}. If that is intended, pass allow_insecure=True, or set REVERB_ALLOW_INSECURE=1 in the "
+            f"environment."
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -395,6 +472,10 @@ class ServerOptions:
     security: SecurityOptions
     observe: ObserveOptions
 
+    def with_audit_log(self, path: str | None) -> ServerOptions:
+        """These options with a file for the audit, which commands alone have."""
+        return dataclasses.replace(self, security=dataclasses.replace(self.security, audit_log=path or None))
+
     @classmethod
     def of(cls, given: Mapping[str, Any], *, reads_environment: bool = True) -> ServerOptions:
         """The options of a server that was given these arguments.
@@ -425,9 +506,20 @@ class ServerOptions:
         def part(kind: type) -> Any:
             return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind)})
 
+        tls = values["tls"]
+        # Only commands have one.
+        values["audit_log"] = None
         options = cls(listen=part(ListenOptions), security=part(SecurityOptions), observe=part(ObserveOptions))
-        if values["tls"] is None or values["tls"].client_ca is None:
-            options.security.check(f"Listening on {values['host']!r}", "read and write the tables", values["host"])
+        if options.security.unix_peers and options.security.tokens is None:
+            raise ValueError(
+                f"{names['unix_peers']} needs tokens: who else is at the Unix socket has to prove who it is"
+            )
+        options.security.check(
+            f"Listening on {values['host']!r}",
+            "read and write the tables",
+            values["host"],
+            needs_certificate=tls is not None and tls.client_ca is not None,
+        )
         options.security.check(f"{names['http_host']}={host!r}", "read the tables and see who uses them", host)
         return options
 
@@ -445,25 +537,44 @@ def tls_of(values: Mapping[str, Any]) -> ServerTLS | None:
         if client_ca is not None:
             raise ValueError("tls_client_ca needs tls_cert and tls_key")
         return None
-    return ServerTLS(cert, key, client_ca)
+    return ServerTLS(cert, key, client_ca, values.get("tls_client_role") or "use")
 
 
-def tls_of_environment() -> ServerTLS | None:
-    """The files of TLS that the environment names, for the command `reverb_server`.
+def tokens_of(values: Mapping[str, Any]) -> Tokens | None:
+    """The file of tokens, by the name of its setting; None if nobody needs one."""
+    path = values.get("tokens_file")
+    return Tokens(path) if path else None
+
+
+def options_of_environment(given: Mapping[str, Any]) -> ServerOptions:
+    """The options of a server of the command `reverb_server`: the environment also names files of TLS and of tokens.
+
+    Args:
+      given: Values by the names of Server's arguments.
 
     Raises:
-      ValueError: Those of `tls_of`.
+      ValueError, TypeError: Those of `ServerOptions.of`, and of `tls_of`.
     """
-    of_tls = [setting for setting in SETTINGS if setting.name.startswith("tls_")]
-    return tls_of({setting.name: os.environ.get(setting.variable) for setting in of_tls})
+    values = {setting.name: os.environ.get(setting.variable) for setting in SETTINGS}
+    users = _users_of("REVERB_UNIX_PEERS", values["unix_peers"] or "")
+    security = {"tls": tls_of(values), "tokens": tokens_of(values), "unix_peers": users}
+    return ServerOptions.of({**given, **security}).with_audit_log(values["audit_log"])
 
 
 def with_environment(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with what the environment adds to it: files for an address with `grpcs://`.
+    """The endpoint with what the environment adds to it: a token, and files for an address with `grpcs://`.
 
     Raises:
-      ValueError: There are files for an address without it, or the environment names only one of certificate and key.
+      ValueError: There are files for an address without it, the environment names only one of certificate and key, or
+        it has two tokens.
     """
+    _, allow_insecure = ARGUMENTS["allow_insecure"].resolve(endpoint.allow_insecure, True)
+    endpoint = dataclasses.replace(endpoint, allow_insecure=allow_insecure)
+    if not endpoint.has_token:
+        token, token_file = (os.environ.get(name) or None for name in (_TOKEN, _TOKEN_FILE))
+        if token is not None and token_file is not None:
+            raise ValueError(f"the environment has both {_TOKEN} and {_TOKEN_FILE}: set one of them")
+        endpoint = dataclasses.replace(endpoint, token=token, token_file=token_file)
     if not endpoint.is_tls:
         if endpoint.tls is not None:
             raise ValueError(f"tls needs an address with grpcs://, got {endpoint.address!r}")

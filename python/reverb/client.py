@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,6 +65,12 @@ class Client:
         equal share waits. Each writer may have one unconfirmed item in any case; a lone writer may use all.
       tls: Files for a server with TLS, whose address begins with `grpcs://`. None takes those that the environment
         names, and else trusts the authorities of the operating system.
+      token: Token for a server with tokens. None takes that of the environment, `REVERB_TOKEN`, or of the file that
+        `REVERB_TOKEN_FILE` names, which is read for each connection. A client that was given one here does not pickle.
+      allow_insecure: Whether the token may be sent over TCP without TLS, where others may read it, also on loopback.
+        None, the default, means no, unless `REVERB_ALLOW_INSECURE` is 1.
+      unix_peers: Numbers of the users whose servers the client trusts at Unix sockets, such as those of other
+        containers. By default, it trusts only its own user and root.
 
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.
@@ -74,8 +79,9 @@ class Client:
         public interface.
 
     Raises:
-      TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
-      ValueError: The limit is below 1, or `tls` is given for an address without `grpcs://`.
+      TypeError: The address is not a str, the limit is not an integer, or another argument has the wrong type.
+      ValueError: The limit is below 1, `tls` is given for an address without `grpcs://`, or the environment has two
+        tokens.
     """
 
     def __init__(
@@ -84,16 +90,17 @@ class Client:
         *,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         tls: TLS | None = None,
+        token: str | None = None,
+        allow_insecure: bool | None = None,
+        unix_peers: Iterable[int] | None = None,
     ) -> None:
         if not isinstance(server_address, (str, Endpoint)):
             _refuse("server_address", "a str", server_address)
-        if tls is not None and not isinstance(tls, TLS):
-            checks.refuse("tls", "a reverb.TLS", tls)
-        self.endpoint = Endpoint.of(server_address)
-        if tls is not None:
-            self.endpoint = dataclasses.replace(self.endpoint, tls=tls)
+        self.endpoint = Endpoint.of(server_address).given(tls, token, allow_insecure, unix_peers)
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
-        self.engine = _binding.Client(with_environment(self.endpoint), self._max_pending_bytes)
+        endpoint = with_environment(self.endpoint)
+        self._has_token = endpoint.has_token
+        self.engine = _binding.Client(endpoint, self._max_pending_bytes)
         self.calls = _binding.Calls(self.engine)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
@@ -148,7 +155,11 @@ class Client:
         return limited, (self.endpoint.in_pickles(),)
 
     def __repr__(self) -> str:
-        return f"Client, server_address={self.server_address}"
+        return f"Client, {self.described()}"
+
+    def described(self) -> str:
+        """The arguments of the client without secrets, for other modules of this package."""
+        return f"server_address={self.server_address}" + (", token=***" if self._has_token else "")
 
     def insert(self, data: Any, priorities: Mapping[str, ItemPriority], *, timeout: float | None = None) -> int:
         """Inserts one item of one step into one or more tables.

@@ -155,11 +155,17 @@ class StorageError(ReverbError, RuntimeError):
 
 
 class UnauthenticatedError(ReverbError, PermissionError):
-    """Server and client speak TLS, and one of them does not trust the certificate of the other, or lacks it."""
+    """One of server and client does not trust the other: by their certificates, or by the client's token.
+
+    The token is missing or unknown, or was revoked. Nothing tries again.
+    """
 
 
 class PermissionDeniedError(ReverbError, PermissionError):
-    """The server behind a Unix socket that the program has named belongs to another user of the machine."""
+    """The role of the client's token is too small for the call, or a Unix socket belongs to another user.
+
+    Nothing tries again.
+    """
 
 
 class UnimplementedError(ReverbError, NotImplementedError):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from reverb import _binding, rate_limiters
 from reverb._announcement import announce
-from reverb._settings import ARGUMENTS, ServerOptions, returns_by_default
+from reverb._settings import ARGUMENTS, ServerOptions, is_loopback, returns_by_default
 from reverb._shutdown import SIGTERM_STATUS, ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.spec_text import format_signature
 from reverb.data.tls import ServerTLS
+from reverb.data.tokens import Tokens
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
 from reverb.rate_limiters import RateLimiter
 from reverb.reverb_types import SpecNest, TableInfo, limiter_from_info, table_text
@@ -288,8 +289,8 @@ class Server:
       host: Address to listen on; loopback by default, which only programs on this machine can reach. The variable is
         `REVERB_HOST`.
       allow_insecure: Whether to accept a `host` or `http_host` other than loopback, where anyone who can reach it can
-        read and write the tables; False by default. A `host` does not need it with `tls` that has a `client_ca`. The
-        variable `REVERB_ALLOW_INSECURE=1` accepts them.
+        read and write the tables; False by default. With `tls` and `tokens`, neither needs it; a `host` does not need
+        it with `tls` that has a `client_ca`. The variable `REVERB_ALLOW_INSECURE=1` accepts them.
       max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Batches are not limited.
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it; 15 by default. The variable is `REVERB_HEARTBEAT`.
@@ -303,11 +304,16 @@ class Server:
         tables together; True by default. The variable is `REVERB_METRICS_PER_TABLE`, `on` or `off`.
       tls: Files of TLS, which the TCP port then speaks: its clients use addresses with `grpcs://`. None, the default,
         means no TLS. The Unix socket never has it.
+      tokens: File of tokens with roles, such as `reverb.Tokens.from_file("tokens.toml")`. Then each call needs one, on
+        every road but within this process. None, the default, lets in callers without one.
+      unix_peers: Numbers of users whose programs may use the Unix socket, beside the server's own user and root, such
+        as those of containers; none by default. It needs `tokens`. The socket then lies in a folder of its own in the
+        system's folder for temporary files; see `unix_path`.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
-        interval is invalid, a host is not loopback and `allow_insecure` is not set, or a file of `tls` cannot be read
-        or does not fit. Also raised if another server
+        interval is invalid, a host is not loopback and `allow_insecure` is not set, a file of `tls` or `tokens` cannot
+        be read or is wrong, or there are `unix_peers` without `tokens`. Also raised if another server
         keeps its checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
       SignatureMismatchError: A table in the checkpoint holds data with another signature.
       DataLossError: There are checkpoints, but all of them are damaged.
@@ -334,6 +340,8 @@ class Server:
         http_allowed_hosts: Sequence[str] | None = None,
         metrics_per_table: bool | None = None,
         tls: ServerTLS | None = None,
+        tokens: Tokens | None = None,
+        unix_peers: Iterable[int] | None = None,
     ) -> None:
         arguments = locals()
         # What stands for a value that is not given differs in this one.
@@ -374,6 +382,8 @@ class Server:
         if getattr(self._checkpointer, "save_on_stop", False):
             _saving_at_exit.add(self)
         announce(self.dashboard_url)
+        if options.security.sends_tokens_openly and not is_loopback(options.listen.host):
+            _logger.warning("clients from other machines send their tokens without encryption; see `tls`")
 
     @property
     def port(self) -> int:
@@ -408,6 +418,14 @@ class Server:
     def localhost_client(self) -> Client:
         """Creates a client of this server, for programs on this machine."""
         return Client(f"localhost:{self._port}")
+
+    def reload(self) -> None:
+        """Reads the files of `tls` and `tokens` again, if they have changed, without waiting the usual 5 s or less.
+
+        Files that are wrong are refused with a warning, and what was read before stays in use.
+        """
+        if self._server is not None:
+            self._server.reload()
 
     def stop(self, *, returns: bool = False) -> None:
         """Closes the tables for good, fails all waiting calls, and stops listening. May be called more than once.

@@ -37,6 +37,10 @@ VALUES = {
     "tls_cert": ("a.pem", "b.pem", "c.pem"),
     "tls_key": ("a.key", "b.key", "c.key"),
     "tls_client_ca": ("a-ca.pem", "b-ca.pem", "c-ca.pem"),
+    "tls_client_role": ("view", "admin", "view"),
+    "tokens_file": ("a.toml", "b.toml", "c.toml"),
+    "unix_peers": ("1001", "1002,1003", "1004"),
+    "audit_log": ("a.jsonl", "b.jsonl", "c.jsonl"),
     "checkpoint_path": ("/nowhere/a", "/nowhere/b", "/nowhere/c"),
     "interval": (10.0, 20.0, 30.0),
     "keep": (2, 3, 4),
@@ -58,6 +62,7 @@ NEEDED = {
     "tls_cert": {"REVERB_TLS_KEY": "needed.key"},
     "tls_key": {"REVERB_TLS_CERT": "needed.pem"},
     "tls_client_ca": {"REVERB_TLS_CERT": "needed.pem", "REVERB_TLS_KEY": "needed.key"},
+    "unix_peers": {"REVERB_TOKENS_FILE": "needed.toml"},
 }
 
 
@@ -145,7 +150,8 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         + TABLES
         + '[http]\nport = "off"\nhost = "127.0.0.6"\n[metrics]\nper_table = "off"\n'
         + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
-        + '[tls]\ncert = "c.pem"\nkey = "c.key"\nclient_ca = "ca.pem"\n'
+        + '[tls]\ncert = "c.pem"\nkey = "c.key"\nclient_ca = "ca.pem"\nclient_role = "view"\n'
+        + '[auth]\ntokens_file = "tokens.toml"\nunix_peers = [1002, 1001]\naudit_log = "audit.jsonl"\n'
     )
     made = arguments_of_server(monkeypatch, file)
     checkpointer = made.pop("checkpointer")
@@ -154,7 +160,10 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "port": 8003,
         "host": "localhost",
         "allow_insecure": True,
-        "tls": {"cert": "c.pem", "key": "c.key", "client_ca": "ca.pem"},
+        "tls": {"cert": "c.pem", "key": "c.key", "client_ca": "ca.pem", "client_role": "view"},
+        "tokens": {"path": "tokens.toml"},
+        "unix_peers": (1001, 1002),
+        "audit_log": "audit.jsonl",
         "max_message_size": 256 << 20,
         "heartbeat_interval": 3.5,
         "http_port": "off",

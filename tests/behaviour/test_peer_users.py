@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from behaviour_support import PATIENCE_S, insert_values, make_table
+from refusing_support import Refusing
 
 import reverb
 from reverb import errors
@@ -95,6 +96,52 @@ def test_a_socket_of_another_user_in_the_servers_place_means_tcp(server):
         assert was_sent_nothing(listener)
     os.replace(f"{server.unix_path}.kept", server.unix_path)
     assert road_of(address) == "unix"
+
+
+# Clients with a token.
+
+TOKEN = "rvb_a-token-that-nobody-may-see"
+
+
+def refusal(client):
+    with pytest.raises(errors.ReverbError) as raised:
+        client.server_info()
+    return raised.value
+
+
+def test_a_token_is_not_sent_to_a_server_of_another_user(tmp_path):
+    path = tmp_path / "other.sock"
+    with Refusing(path=path, listening=as_other()) as server:
+        for others in (None, {OTHER + 1}):
+            client = reverb.Client(f"unix:{path}", token=TOKEN, allow_insecure=True, unix_peers=others)
+            error = refusal(client)
+            assert isinstance(error, errors.PermissionDeniedError)
+            assert f"user {OTHER}; " in str(error)
+        assert server.sent == b""
+
+
+def test_users_that_the_program_trusts_are_sent_the_token(tmp_path):
+    path = tmp_path / "other.sock"
+    with Refusing(path=path, listening=as_other()) as server:
+        client = reverb.Client(f"unix:{path}", token=TOKEN, unix_peers={OTHER, OTHER + 1})
+        assert isinstance(refusal(client), errors.UnauthenticatedError)
+        assert len(server.bearers) == 1
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_socket_of_another_user_means_tcp_by_the_rules_of_tcp(monkeypatch, tmp_path, allowed):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "reverb").mkdir(mode=0o700)
+    with Refusing() as tcp, Refusing(path=tmp_path / "reverb" / f"{tcp.port}.sock", listening=as_other()) as other:
+        error = refusal(reverb.Client(f"localhost:{tcp.port}", token=TOKEN, allow_insecure=allowed))
+        assert other.sent == b""
+        assert len(tcp.bearers) == allowed
+        if allowed:
+            assert isinstance(error, errors.UnauthenticatedError)
+        else:
+            assert isinstance(error, errors.InvalidArgumentError)
+            for text in ("grpcs://", "allow_insecure=True", f"user {OTHER}"):
+                assert text in str(error)
 
 
 @pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o770, 0), (0o700, OTHER)], ids=str)

@@ -42,7 +42,8 @@ def test_each_setting_has_a_name_and_a_key_of_its_own():
 
 def test_options_of_a_server_are_its_arguments():
     fields = [name for part in parts().values() for name in part]
-    assert sorted(fields) == sorted(ARGUMENTS)
+    # A file for the audit is for commands alone.
+    assert sorted(fields) == sorted([*ARGUMENTS, "audit_log"])
     parameters = dict(inspect.signature(reverb.Server).parameters)
     assert parameters.pop("http_port").default == 0
     assert sorted([*parameters, "http_port"]) == sorted([*ARGUMENTS, "tables", "checkpointer"])
@@ -75,6 +76,9 @@ def test_none_means_not_given(monkeypatch):
         "host": "localhost",
         "allow_insecure": False,
         "tls": None,
+        "tokens": None,
+        "unix_peers": (),
+        "audit_log": None,
         "max_message_size": 256 << 20,
         "heartbeat_interval": 15.0,
         "http_port": 0,

@@ -146,6 +146,11 @@ impl Error {
         matches!(self, Self::Unavailable(_) | Self::Unreached(_) | Self::Cancelled(_) | Self::CallCancelled(_))
     }
 
+    /// Whether one end does not let the other do this. Whatever tries again elsewhere or later does not after a refusal.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unauthenticated(_) | Self::PermissionDenied(_))
+    }
+
     /// Whether a server has said that it was stopped for good.
     pub fn is_for_good(&self) -> bool {
         match self {

@@ -332,6 +332,10 @@ interface ClientDocument {
   program: string;
   /** Remote address of its first connection; empty in the same process. */
   address: string;
+  /** Name of the token that it showed last; empty if it needs none. */
+  token: string;
+  /** What it may do: `view`, `use` or `admin`; empty where nobody is asked. */
+  may: string;
   /** `tcp`, `unix` or `same_process`. */
   transport: string;
   /** Time at which it connected. */

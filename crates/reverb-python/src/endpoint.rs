@@ -3,7 +3,7 @@
 use crate::errors::PyReverbResult;
 use pyo3::prelude::*;
 use reverb_net::Endpoint;
-use reverb_secure::ClientTls;
+use reverb_secure::{ClientTls, TokenSource};
 use std::path::PathBuf;
 
 /// An endpoint as Python has it: any object with its fields.
@@ -11,6 +11,10 @@ use std::path::PathBuf;
 pub struct PyEndpoint {
     address: String,
     tls: Option<Tls>,
+    token: Option<String>,
+    token_file: Option<PathBuf>,
+    allow_insecure: Option<bool>,
+    unix_peers: Vec<u32>,
 }
 
 /// `reverb.TLS`, read by the names of its fields.
@@ -25,11 +29,18 @@ struct Tls {
 impl From<PyEndpoint> for Endpoint {
     fn from(endpoint: PyEndpoint) -> Self {
         let tls = endpoint.tls.map(|Tls { ca, cert, key, server_name }| ClientTls { ca, cert, key, server_name });
-        Self { tls: tls.unwrap_or_default(), ..Self::from(&endpoint.address) }
+        let given = endpoint.token.map(|token| TokenSource::Given(token.into()));
+        Self {
+            tls: tls.unwrap_or_default(),
+            token: given.or_else(|| endpoint.token_file.map(TokenSource::File)),
+            allow_insecure: endpoint.allow_insecure.unwrap_or(false),
+            unix_peers: endpoint.unix_peers,
+            ..Self::from(&endpoint.address)
+        }
     }
 }
 
-/// Checks the address of an endpoint, which a client does with its first call.
+/// Checks the address of an endpoint and its token, which a client does with its first call.
 #[pyfunction]
 pub fn check_endpoint(endpoint: PyEndpoint) -> PyReverbResult<()> {
     Ok(Endpoint::from(endpoint).check()?)

@@ -36,6 +36,7 @@ mod server;
 mod signature;
 mod strided;
 mod table;
+mod tokens;
 mod writer;
 
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -88,6 +89,7 @@ mod _rust {
         sampled_batch::SampledBatch,
         server::Server,
         table::{Table, limiter_rule},
+        tokens::tokens_of_text,
         writer::session::{WriterSession, unconfirmed},
         writer::{BatchedWriter, ColumnHistory, PatternReader, PatternWriter, RowWriter, TrajectoryWriter},
     };

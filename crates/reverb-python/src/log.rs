@@ -1,11 +1,15 @@
-//! Sends warnings of the crates below to Python's `logging`, logger `reverb`, and keeps them for the live page.
+//! Sends warnings of the crates below to Python's `logging`, logger `reverb`, and keeps them for the live page. Lines of
+//! the audit go to the logger `reverb.audit`, in their order.
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 use reverb_core::fork;
+use reverb_secure::AUDIT;
 use reverb_service::event_log::{self, LogLevel};
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -25,10 +29,10 @@ const END_PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether events are sent to Python.
 static IS_OPEN: AtomicBool = AtomicBool::new(true);
-/// Number of threads that send an event.
+/// Number of events on their way.
 static SENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a thread that sends an event, from before it looks whether it may.
+/// Counts an event on its way to Python, from before somebody looks whether it may be sent.
 struct Sending;
 
 impl Sending {
@@ -87,6 +91,9 @@ impl Subscriber for ToPython {
     fn event(&self, event: &Event<'_>) {
         let mut logged = Logged::default();
         event.record(&mut logged);
+        if event.metadata().target() == AUDIT {
+            return audit(logged.message);
+        }
         let (level, method) = match *event.metadata().level() {
             Level::ERROR => (LogLevel::Error, "error"),
             Level::WARN => (LogLevel::Warning, "warning"),
@@ -107,6 +114,36 @@ impl Subscriber for ToPython {
             })
         });
     }
+}
+
+/// Sends a line of the audit to Python. One thread does that for all, which keeps their order, and never makes a caller
+/// wait for the GIL.
+fn audit(line: String) {
+    /// The lines for the thread, and the process that has it: a forked one has no threads.
+    static LINES: Mutex<Option<(u32, Sender<(Sending, String)>)>> = Mutex::new(None);
+    let Some(sending) = Sending::begin() else { return };
+    let mut lines = LINES.lock();
+    let now = fork::generation();
+    let sender = match &*lines {
+        Some((generation, sender)) if *generation == now => sender.clone(),
+        _ => {
+            let (sender, receiver) = channel::<(Sending, String)>();
+            let send_all = move || receiver.into_iter().for_each(|(_sending, line)| send_audited(&line));
+            let _none_left = std::thread::Builder::new().name("reverb-audit".into()).spawn(send_all);
+            *lines = Some((now, sender.clone()));
+            sender
+        }
+    };
+    let _none_left = sender.send((sending, line));
+}
+
+fn send_audited(line: &str) {
+    Python::try_attach(|py| {
+        let logger = py.import("logging").and_then(|logging| logging.call_method1("getLogger", ("reverb.audit",)));
+        if let Err(error) = logger.and_then(|logger| logger.call_method1("info", ("%s", line))) {
+            error.write_unraisable(py, None);
+        }
+    });
 }
 
 /// An event: its text, and its fields for programs that read logs.

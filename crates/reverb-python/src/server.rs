@@ -10,7 +10,7 @@ use reverb_core::Error;
 use reverb_net::METHODS;
 use reverb_net::server::{End, ListenOptions, Server as CoreServer, set_last};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
-use reverb_secure::{ServerTls, TlsFiles};
+use reverb_secure::{Access, Audit, Reloads, Role, ServerTls, TlsFiles, Tokens};
 use reverb_service::Replay;
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -57,6 +57,15 @@ struct Listen {
 #[derive(FromPyObject)]
 struct Security {
     tls: Option<Tls>,
+    tokens: Option<TokensFile>,
+    unix_peers: Vec<u32>,
+    audit_log: Option<PathBuf>,
+}
+
+/// `reverb.Tokens`, read by the names of its fields.
+#[derive(FromPyObject)]
+struct TokensFile {
+    path: PathBuf,
 }
 
 /// `reverb.ServerTLS`, read by the names of its fields.
@@ -65,6 +74,27 @@ struct Tls {
     cert: PathBuf,
     key: PathBuf,
     client_ca: Option<PathBuf>,
+    client_role: String,
+}
+
+impl Security {
+    /// Reads the files, and returns the TLS of the server, and what checks its callers, if they are to be checked.
+    fn read(&mut self) -> Result<Reloads, Error> {
+        let (mut tls, mut client_role) = (None, None);
+        if let Some(Tls { cert, key, client_ca, client_role: role }) = self.tls.take() {
+            if client_ca.is_some() {
+                let unknown = || Error::invalid(format!("client_role: expected view, use or admin, got {role:?}"));
+                client_role = Some(Role::of(&role).ok_or_else(unknown)?);
+            }
+            tls = Some(Arc::new(ServerTls::new(TlsFiles { cert, key, client_ca })?));
+        }
+        let tokens = self.tokens.take().map(|file| Tokens::from_file(file.path)).transpose()?;
+        if tokens.is_none() && client_role.is_none() && self.audit_log.is_none() {
+            return Ok(Reloads { tls, access: None });
+        }
+        let audit = self.audit_log.take().map_or_else(|| Ok(Audit::default()), Audit::to_file)?;
+        Ok(Reloads { tls, access: Some(Arc::new(Access::new(tokens, client_role, audit))) })
+    }
 }
 
 #[derive(FromPyObject)]
@@ -85,9 +115,10 @@ enum HttpPort {
 
 /// Starts the HTTP port, unless it is off. A server whose user has not chosen the port does without it where none can be
 /// opened.
-fn start_http(wanted: Observe, tls: Option<Arc<ServerTls>>, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
+fn start_http(wanted: Observe, security: Reloads, replay: &Arc<Replay>) -> Result<Option<HttpServer>, Error> {
     let HttpPort::On(port) = wanted.http_port else { return Ok(None) };
-    let state = Arc::new(HttpState::new(replay.clone(), &METHODS));
+    let tls = security.tls.clone();
+    let state = Arc::new(HttpState::new(replay.clone(), &METHODS).with_security(security));
     let options = HttpOptions {
         host: resolve(&wanted.http_host)?,
         port,
@@ -138,17 +169,22 @@ impl Server {
         options: ServerOptions,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
-        let ServerOptions { listen, security, observe } = options;
-        let tls = security.tls.map(|Tls { cert, key, client_ca }| ServerTls::new(TlsFiles { cert, key, client_ca }));
-        let tls = tls.transpose()?.map(Arc::new);
+        let ServerOptions { listen, mut security, observe } = options;
+        let files = security.read()?;
         let heartbeat = Duration::try_from_secs_f64(listen.heartbeat_interval)
             .map_err(|error| Error::invalid(format!("heartbeat_interval {}: {error}", listen.heartbeat_interval)))?;
-        let options =
-            ListenOptions { host: resolve(&listen.host)?, port: Some(listen.port), heartbeat, tls: tls.clone() };
+        let options = ListenOptions {
+            host: resolve(&listen.host)?,
+            port: Some(listen.port),
+            heartbeat,
+            tls: files.tls.clone(),
+            access: files.access.clone(),
+            unix_peers: security.unix_peers,
+        };
         let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), listen.max_message_size)?;
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
-        let http = start_http(observe, tls, &replay)?;
+        let http = start_http(observe, files, &replay)?;
         let (http_port, dashboard_url) =
             (http.as_ref().map(HttpServer::port), http.as_ref().map(|http| http.url().to_owned()));
         let mut http = StoppedWithoutGil(http);
@@ -187,6 +223,10 @@ impl Server {
             }
         };
         Ok(py.detach(|| self.server.lock().end(end))?)
+    }
+
+    fn reload(&self, py: Python<'_>) {
+        py.detach(|| self.server.lock().reload());
     }
 
     #[staticmethod]

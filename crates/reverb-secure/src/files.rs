@@ -66,4 +66,10 @@ impl Mark {
         };
         Self(looked().ok())
     }
+
+    /// Whether it is of the same file, whatever was written to that.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        let file = |mark: &Self| mark.0.as_ref().map(|(path, inode, ..)| (path.clone(), *inode));
+        file(self) == file(other)
+    }
 }

@@ -1,13 +1,13 @@
 //! TLS of a server: its certificate, the authority of its clients, and handshakes with strangers.
 
 use crate::answers;
-use crate::files::{Mark, authorities, certificates, key, wrong};
+use crate::files::{authorities, certificates, key, wrong};
 use crate::guests::Guests;
 use crate::limited::Limited;
 use crate::provider::{provider, read_ahead};
 use crate::secured::{Guarded, Secured};
+use crate::watched::{Look, Watched};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use reverb_core::{Error, Result};
 use rustls::pki_types::TrustAnchor;
 use rustls::server::danger::ClientCertVerifier;
@@ -61,15 +61,7 @@ pub struct ServerTls {
     files: TlsFiles,
     loaded: ArcSwap<Loaded>,
     guests: Guests,
-    seen: Mutex<Seen>,
-}
-
-/// What was last seen of the files.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub marks: Vec<Mark>,
-    /// Whether they were refused, so that the ones before are in use.
-    pub is_refused: bool,
+    watched: Watched,
 }
 
 /// What was read from the files.
@@ -93,10 +85,9 @@ impl ServerTls {
     /// # Errors
     /// [`Error::InvalidArgument`], with the file, if one cannot be read or the key does not fit the certificate.
     pub fn new(files: TlsFiles) -> Result<Self> {
-        let marks = files.marks();
+        let watched = Watched::new(files.paths());
         let loaded = ArcSwap::from_pointee(Loaded::read(&files)?);
-        let seen = Mutex::new(Seen { marks, is_refused: false });
-        Ok(Self { files, loaded, guests: Guests::default(), seen })
+        Ok(Self { files, loaded, guests: Guests::default(), watched })
     }
 
     /// Makes the handshake on a connection that was just accepted, before `wrap` is called on it. A client that speaks no
@@ -156,26 +147,25 @@ impl ServerTls {
 
     /// Reads the files again if they have changed. Those that do not fit are refused with one warning, and the ones
     /// before stay in use.
-    pub(crate) fn look(&self) {
-        let marks = self.files.marks();
-        let mut seen = self.seen.lock();
-        let is_new = marks != seen.marks;
-        if !is_new && !seen.is_refused {
-            return;
-        }
-        let read = Loaded::read(&self.files);
-        *seen = Seen { marks, is_refused: read.is_err() };
-        match read {
-            Ok(loaded) => {
+    pub(crate) fn look(&self) -> Look<()> {
+        match self.watched.look(|| Loaded::read(&self.files)) {
+            Look::Same => Look::Same,
+            Look::Read(loaded) => {
                 let before = self.loaded.swap(Arc::new(loaded));
                 tracing::info!("the certificates of the server were read again from {}", self.files.cert.display());
                 self.end_strangers(&before);
+                Look::Read(())
             }
-            Err(error) if is_new => {
+            Look::Refused(error) => {
                 tracing::warn!("the certificates of the server have changed, and the ones before stay in use: {error}");
+                Look::Refused(error)
             }
-            Err(_) => {}
         }
+    }
+
+    /// Returns how often changed files were refused.
+    pub fn failed_reloads(&self) -> u64 {
+        self.watched.failures()
     }
 
     /// Ends the connections whose clients the authorities of now do not know, if those were others before.
@@ -193,8 +183,8 @@ impl ServerTls {
 }
 
 impl TlsFiles {
-    fn marks(&self) -> Vec<Mark> {
-        [&self.cert, &self.key].into_iter().chain(&self.client_ca).map(|path| Mark::of(path)).collect()
+    fn paths(&self) -> Vec<PathBuf> {
+        [&self.cert, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
     }
 }
 

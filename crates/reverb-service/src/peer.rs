@@ -2,6 +2,7 @@
 
 use crate::process_name::process_name;
 use crate::tables_used::{Place, TablesUsed};
+use parking_lot::Mutex;
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,7 +40,7 @@ const MAX_NAME: usize = 100;
 pub struct Peer {
     name: OnceLock<String>,
     /// Who the peer has proven to be.
-    identity: Option<Identity>,
+    identity: Mutex<Option<Identity>>,
     /// The transport of its calls.
     pub road: Transport,
     /// The remote address of its connection. Empty in the same process.
@@ -52,10 +53,16 @@ pub struct Peer {
     pub traffic: Traffic,
 }
 
-/// Who a peer has proven to be, whatever name it gives itself. TLS checks the certificates of clients
-/// where a server asks for them, but no name is taken from them yet.
+/// Who a peer has proven to be, whatever name it gives itself, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Identity {}
+pub struct Identity {
+    /// The name of its token, if it has shown one.
+    pub token: Option<String>,
+    /// What it has shown: `token`, `certificate`, `own_user` or `none`.
+    pub proof: &'static str,
+    /// What it may do: `view`, `use` or `admin`.
+    pub role: &'static str,
+}
 
 /// Counts of what a peer has done. Each is only added to or, for streams, also subtracted from.
 #[derive(Debug, Default)]
@@ -119,7 +126,15 @@ impl Peer {
     pub fn new(road: Transport, address: String) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let (id, since) = (NEXT.fetch_add(1, Relaxed), SystemTime::now());
-        Self { name: OnceLock::new(), identity: None, road, address, id, since, traffic: Traffic::default() }
+        Self {
+            name: OnceLock::new(),
+            identity: Mutex::default(),
+            road,
+            address,
+            id,
+            since,
+            traffic: Traffic::default(),
+        }
     }
 
     /// Makes a peer for the callers in the same process as a server.
@@ -164,9 +179,20 @@ impl Peer {
         (self.name(), machine)
     }
 
+    /// Notes who has made the latest call. Returns whether that is another than before.
+    pub fn identify(&self, token: Option<&str>, proof: &'static str, role: &'static str) -> bool {
+        let mut identity = self.identity.lock();
+        let is_same = |known: &Identity| known.token.as_deref() == token && known.proof == proof && known.role == role;
+        if identity.as_ref().is_some_and(is_same) {
+            return false;
+        }
+        *identity = Some(Identity { token: token.map(str::to_owned), proof, role });
+        true
+    }
+
     /// Returns who the peer has proven to be. `None` if nobody has asked for a proof.
-    pub fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
+    pub fn identity(&self) -> Option<Identity> {
+        self.identity.lock().clone()
     }
 }
 
@@ -178,7 +204,13 @@ pub fn program_of(name: &str) -> &str {
 impl Display for Peer {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} over {}", self.shown_name(), self.road.name())?;
-        if self.address.is_empty() { Ok(()) } else { write!(formatter, " from {}", self.address) }
+        if !self.address.is_empty() {
+            write!(formatter, " from {}", self.address)?;
+        }
+        match self.identity().and_then(|identity| identity.token) {
+            Some(token) => write!(formatter, " with token {token}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -211,6 +243,9 @@ mod tests {
         peer.introduce("actor\n7");
         peer.introduce("another");
         assert_eq!(peer.to_string(), "actor7 over tcp from 127.0.0.1:4711");
+        assert!(peer.identify(Some("actors"), "token", "use") && !peer.identify(Some("actors"), "token", "use"));
+        assert_eq!(peer.to_string(), "actor7 over tcp from 127.0.0.1:4711 with token actors");
+        assert!(peer.identify(Some("actors"), "token", "admin"), "another role is another identity");
         let here = Peer::in_same_process();
         assert!(here.to_string().ends_with(&format!(":{}) over same_process", std::process::id())), "{here}");
     }

@@ -26,11 +26,15 @@ pub struct Ledgers {
 
 #[derive(Debug, Default)]
 struct Writers {
-    records: HashMap<u64, WriterRecord>,
-    /// The disconnected writers, in the order in which they disconnected: their ids, and when.
-    idle: BTreeMap<u64, (u64, Instant)>,
+    records: HashMap<WriterId, WriterRecord>,
+    /// The disconnected writers, in the order in which they disconnected, and when.
+    idle: BTreeMap<u64, (WriterId, Instant)>,
     next_idle: u64,
 }
+
+/// A writer: whom it belongs to, and the id that it gave itself. Another owner cannot take its place, and learns nothing
+/// of it. The owner is the name of a token; `None` where the server asks for none.
+type WriterId = (Option<Arc<str>>, u64);
 
 #[derive(Debug)]
 struct WriterRecord {
@@ -46,9 +50,10 @@ struct WriterRecord {
 
 impl Writers {
     /// Counts a new stream of a writer. Returns its ledger, its number, and the numbers of later streams.
-    fn enter(&mut self, writer_id: u64) -> (Arc<tokio::sync::Mutex<Arc<Ledger>>>, u64, watch::Receiver<u64>) {
+    fn enter(&mut self, writer: WriterId) -> (Arc<tokio::sync::Mutex<Arc<Ledger>>>, u64, watch::Receiver<u64>) {
         self.forget_old(Instant::now());
-        let record = self.records.entry(writer_id).or_insert_with(|| WriterRecord {
+        let writer_id = writer.1;
+        let record = self.records.entry(writer).or_insert_with(|| WriterRecord {
             ledger: Arc::new(tokio::sync::Mutex::new(Arc::new(Ledger { writer_id, numbers: Mutex::default() }))),
             newest: watch::Sender::new(0),
             streams: 0,
@@ -64,18 +69,18 @@ impl Writers {
     }
 
     /// Counts the end of a stream. After the last one, the ledger is forgotten if the writer does not need it any more.
-    fn leave(&mut self, writer_id: u64, is_needed: bool) {
-        let Some(record) = self.records.get_mut(&writer_id) else { return };
+    fn leave(&mut self, writer: &WriterId, is_needed: bool) {
+        let Some(record) = self.records.get_mut(writer) else { return };
         record.streams -= 1;
         if record.streams > 0 {
             return;
         }
         if is_needed {
             record.idle = Some(self.next_idle);
-            self.idle.insert(self.next_idle, (writer_id, Instant::now()));
+            self.idle.insert(self.next_idle, (writer.clone(), Instant::now()));
             self.next_idle += 1;
         } else {
-            self.records.remove(&writer_id);
+            self.records.remove(writer);
         }
         self.forget_old(Instant::now());
     }
@@ -83,11 +88,13 @@ impl Writers {
     /// Forgets the ledgers of writers that disconnected too long ago, and of the first ones if there are too many. Does
     /// not look at other writers.
     fn forget_old(&mut self, now: Instant) {
-        while let Some((&place, &(writer_id, since))) = self.idle.first_key_value()
-            && (self.idle.len() > MAX_IDLE || now.duration_since(since) >= KEEP_TIME)
+        let mut left = self.idle.len();
+        while let Some(first) = self.idle.first_entry()
+            && (left > MAX_IDLE || now.duration_since(first.get().1) >= KEEP_TIME)
         {
-            self.idle.remove(&place);
-            self.records.remove(&writer_id);
+            let (writer, _) = first.remove();
+            self.records.remove(&writer);
+            left -= 1;
         }
     }
 }
@@ -194,7 +201,7 @@ pub struct LedgerGuard {
 #[derive(Debug)]
 struct StreamOfWriter {
     writers: Arc<Mutex<Writers>>,
-    writer_id: u64,
+    writer: WriterId,
     number: u64,
     newest: watch::Receiver<u64>,
     /// Whether the writer may come back and need the ledger.
@@ -203,7 +210,7 @@ struct StreamOfWriter {
 
 impl Drop for StreamOfWriter {
     fn drop(&mut self) {
-        self.writers.lock().leave(self.writer_id, self.is_needed);
+        self.writers.lock().leave(&self.writer, self.is_needed);
     }
 }
 
@@ -231,10 +238,12 @@ impl Drop for LedgerGuard {
 }
 
 impl Ledgers {
-    /// Takes the ledger of a writer. Tells a stream that holds it to release it, and waits for that.
-    pub async fn take(&self, writer_id: u64) -> LedgerGuard {
-        let (ledger, number, newest) = self.writers.lock().enter(writer_id);
-        let stream = StreamOfWriter { writers: self.writers.clone(), writer_id, number, newest, is_needed: true };
+    /// Takes the ledger of a writer. Tells a stream that holds it to release it, and waits for that. `owner` is the name
+    /// of the token whose writers it is one of.
+    pub async fn take(&self, owner: Option<&str>, writer_id: u64) -> LedgerGuard {
+        let writer = (owner.map(Arc::from), writer_id);
+        let (ledger, number, newest) = self.writers.lock().enter(writer.clone());
+        let stream = StreamOfWriter { writers: self.writers.clone(), writer, number, newest, is_needed: true };
         LedgerGuard { ledger: ledger.lock_owned().await, stream }
     }
 }
@@ -265,16 +274,16 @@ mod tests {
     #[tokio::test]
     async fn a_stream_is_taken_over_by_newer_ones_only() {
         let ledgers = Ledgers::default();
-        let first = ledgers.take(7).await;
+        let first = ledgers.take(None, 7).await;
         first.ledger.add(1);
-        let mut taking = Box::pin(ledgers.take(7));
+        let mut taking = Box::pin(ledgers.take(None, 7));
         assert!(poll_once(&mut taking).is_none());
         // The first stream ends by itself, before it has heard of the second.
         drop(first);
         let mut second = taking.await;
         assert!(second.ledger.numbers.lock().has(1));
         assert!(poll_once(&mut Box::pin(second.taken_over())).is_none(), "there is no newer stream");
-        let mut third = Box::pin(ledgers.take(7));
+        let mut third = Box::pin(ledgers.take(None, 7));
         assert!(poll_once(&mut third).is_none());
         second.taken_over().await;
     }
@@ -282,30 +291,30 @@ mod tests {
     #[tokio::test]
     async fn ledgers_of_many_disconnected_writers_are_forgotten_the_oldest_first() {
         let ledgers = Ledgers::default();
-        let connected = ledgers.take(1).await;
+        let connected = ledgers.take(None, 1).await;
         connected.ledger.add(1);
         for writer_id in 2..MAX_IDLE as u64 + 102 {
-            ledgers.take(writer_id).await.ledger.add(1);
+            ledgers.take(None, writer_id).await.ledger.add(1);
         }
         assert_eq!(ledgers.len(), MAX_IDLE + 1);
-        assert!(!ledgers.take(101).await.ledger.numbers.lock().has(1), "the first ones are forgotten");
-        assert!(ledgers.take(102).await.ledger.numbers.lock().has(1));
+        assert!(!ledgers.take(None, 101).await.ledger.numbers.lock().has(1), "the first ones are forgotten");
+        assert!(ledgers.take(None, 102).await.ledger.numbers.lock().has(1));
         assert!(connected.ledger.numbers.lock().has(1), "a connected writer keeps its ledger");
         // A writer that was away comes last in the order.
         for writer_id in 1_000_000..1_000_000 + MAX_IDLE as u64 - 1 {
-            ledgers.take(writer_id).await.ledger.add(1);
+            ledgers.take(None, writer_id).await.ledger.add(1);
         }
-        assert!(ledgers.take(102).await.ledger.numbers.lock().has(1));
+        assert!(ledgers.take(None, 102).await.ledger.numbers.lock().has(1));
         assert_eq!(ledgers.len(), MAX_IDLE + 1);
     }
 
     #[tokio::test]
     async fn old_ledgers_are_forgotten_and_those_without_items_are_not_kept() {
         let ledgers = Ledgers::default();
-        drop(ledgers.take(1).await);
+        drop(ledgers.take(None, 1).await);
         assert_eq!(ledgers.len(), 0, "nothing was inserted");
-        ledgers.take(2).await.ledger.add(1);
-        let ended = ledgers.take(3).await;
+        ledgers.take(None, 2).await.ledger.add(1);
+        let ended = ledgers.take(None, 3).await;
         ended.ledger.add(1);
         ended.forget();
         assert_eq!(ledgers.len(), 1);

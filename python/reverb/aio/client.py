@@ -55,13 +55,17 @@ class Client:
       server_address: Address of the server, as for `reverb.Client`.
       max_pending_bytes: Limit in bytes on the unconfirmed items of all writers of this client; 64 MiB by default.
       tls: Files for a server with TLS, whose address begins with `grpcs://`, as for `reverb.Client`.
+      token: Token for a server with tokens, as for `reverb.Client`.
+      allow_insecure: Whether the token may be sent over TCP without TLS, as for `reverb.Client`.
+      unix_peers: Numbers of the users whose servers are trusted at Unix sockets, as for `reverb.Client`.
 
     Attributes:
       ordinary: Client of the same connections whose calls wait. For loaders; it is not part of the public interface.
 
     Raises:
-      TypeError: The address is not a str, the limit is not an integer, or `tls` is not a TLS.
-      ValueError: The limit is below 1, or `tls` is given for an address without `grpcs://`.
+      TypeError: The address is not a str, the limit is not an integer, or another argument has the wrong type.
+      ValueError: The limit is below 1, `tls` is given for an address without `grpcs://`, or the environment has two
+        tokens.
     """
 
     def __init__(
@@ -70,8 +74,18 @@ class Client:
         *,
         max_pending_bytes: int = MAX_PENDING_BYTES,
         tls: TLS | None = None,
+        token: str | None = None,
+        allow_insecure: bool | None = None,
+        unix_peers: Iterable[int] | None = None,
     ) -> None:
-        self.ordinary = ordinary.Client(server_address, max_pending_bytes=max_pending_bytes, tls=tls)
+        self.ordinary = ordinary.Client(
+            server_address,
+            max_pending_bytes=max_pending_bytes,
+            tls=tls,
+            token=token,
+            allow_insecure=allow_insecure,
+            unix_peers=unix_peers,
+        )
         self._calls = self.ordinary.calls
         self._tables = ServerTables(self._calls)
 
@@ -86,7 +100,7 @@ class Client:
         return self.ordinary.road
 
     def __repr__(self) -> str:
-        return f"reverb.aio.Client, server_address={self.server_address}"
+        return f"reverb.aio.Client, {self.ordinary.described()}"
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,9 +10,8 @@ import typer
 
 from reverb import _binding, errors
 from reverb._settings import ADDRESS, CONFIG, SETTINGS, Setting
-from reverb.cli import checkpoint_commands, help_text, output, table_commands
-from reverb.cli.arguments import Address, Json, TableName, Timeout
-from reverb.cli.arguments import address as parsed
+from reverb.cli import checkpoint_commands, help_text, output, table_commands, token_commands
+from reverb.cli.arguments import Address, Json, TableName, Timeout, of_client
 from reverb.data.endpoint import Endpoint
 from reverb.platform.version import version
 
@@ -28,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(checkpoint_commands.app, name="checkpoint")
 app.add_typer(table_commands.app, name="table")
+app.add_typer(token_commands.app, name="token")
 
 
 def _print_version(is_asked: bool) -> None:
@@ -144,6 +144,12 @@ def serve(
         cert = "/etc/reverb/server.pem"
         key = "/etc/reverb/server.key"
         # client_ca = "/etc/reverb/ca.pem"
+        # client_role = "view"  # what its certificates allow, without tokens
+
+        [auth]
+        tokens_file = "/etc/reverb/tokens.toml"     # of `reverb token new`
+        # unix_peers = [1001]   # users of containers, at the Unix socket
+        # audit_log = "/var/log/reverb/audit.jsonl"
 
         [metrics]
         per_table = "off"       # the sum of all tables
@@ -174,6 +180,7 @@ def serve(
 
 
 @app.command()
+@of_client
 def info(
     address: Address,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw until Ctrl-C.")] = False,
@@ -205,6 +212,7 @@ def info(
 
 
 @app.command()
+@of_client
 def top(address: Address, timeout: Timeout = 10.0) -> None:
     """Watch a server: tables, rates, rate limiters, the busiest clients, and the calls that have waited longest.
 
@@ -217,6 +225,7 @@ def top(address: Address, timeout: Timeout = 10.0) -> None:
 
 
 @app.command()
+@of_client
 def health(
     address: Address,
     service: Annotated[str, typer.Option(help="A gRPC service, such as `reverb.replay.v1.Replay`; else all.")] = "",
@@ -233,10 +242,11 @@ def health(
 
 
 @app.command()
+@of_client
 def doctor(
     # Not of the environment, of which no value is printed.
     address: Annotated[
-        Endpoint | None, typer.Argument(parser=parsed, metavar="ADDRESS", help="Address of a server to ask, too.")
+        Endpoint | None, typer.Argument(metavar="ADDRESS", help="Address of a server to ask, too.")
     ] = None,
     json: Json = False,
     timeout: Timeout = 5.0,
@@ -252,6 +262,7 @@ def doctor(
 
 
 @app.command()
+@of_client
 def bench(
     address: Address,
     size: Annotated[
@@ -274,9 +285,11 @@ def bench(
 
 
 @app.command()
+@of_client
 def peek(
     source: Annotated[
-        str, typer.Argument(envvar=ADDRESS, help="Address of a server, `host:port`, or a checkpoint's folder.")
+        str | Endpoint,
+        typer.Argument(envvar=ADDRESS, help="Address of a server, `host:port`, or a checkpoint's folder."),
     ],
     table: TableName,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of items to show.")] = 3,
@@ -291,9 +304,11 @@ def peek(
 
 
 @app.command("export")
+@of_client
 def export_command(
     source: Annotated[
-        str, typer.Argument(envvar=ADDRESS, help="A server on this machine, `host:port`, or a checkpoint.")
+        str | Endpoint,
+        typer.Argument(envvar=ADDRESS, help="A server on this machine, `host:port`, or a checkpoint."),
     ],
     table: TableName,
     file: Annotated[str, typer.Argument(help="Parquet file to write; an existing file is replaced.")],
@@ -306,6 +321,7 @@ def export_command(
 
 
 @app.command("import")
+@of_client
 def import_command(
     file: Annotated[str, typer.Argument(help="Parquet file written by `reverb export`.")],
     address: Address,

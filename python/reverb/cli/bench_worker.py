@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reverb import _binding
+from reverb._settings import with_environment
 from reverb.data.endpoint import Endpoint
 from reverb.data.tls import TLS
 
@@ -33,7 +34,9 @@ def main() -> None:
     """Runs until the time that the first line gives is over."""
     task = json.loads(sys.stdin.readline())
     endpoint = task["endpoint"]
-    client = _binding.Client(Endpoint(**endpoint | {"tls": endpoint["tls"] and TLS(**endpoint["tls"])}))
+    shown = Endpoint(**endpoint | {"tls": endpoint["tls"] and TLS(**endpoint["tls"])})
+    # A token of the environment is not in the task.
+    client = _binding.Client(with_environment(shown))
     call = _inserts(client, task) if task["operation"] == "insert" else _samples(client, task)
     call()
     print("ready", flush=True)

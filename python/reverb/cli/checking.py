@@ -39,9 +39,18 @@ def _shown(settings: Settings, setting: Setting) -> str:
 
 def _reach(options: ServerOptions) -> str:
     """Who can connect."""
-    if is_loopback(options.listen.host) and is_loopback(options.observe.http_host):
+    security = options.security
+    is_local = is_loopback(options.listen.host) and is_loopback(options.observe.http_host)
+    encryption = "" if is_local or security.tls else " They travel without encryption."
+    if security.tokens is not None:
+        return f"Clients need tokens of {security.tokens.path}.{encryption}"
+    if is_local:
         return "Every user of this machine can connect, and nobody from elsewhere."
-    return "Whoever can reach the host can read and write the tables: there is no password and no encryption."
+    tls = security.tls
+    if tls is not None and tls.client_ca is not None and is_loopback(options.observe.http_host):
+        return f"Clients need certificates of {tls.client_ca}, and may do what role {tls.client_role} may."
+    lacking = "no password and no encryption" if tls is None else "no password"
+    return f"Whoever can reach the host can read and write the tables: there is {lacking}."
 
 
 def _checkpoint_notes(restored: Restored, checkpointer: FileCheckpointer) -> Iterator[str]:

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 
 from reverb import _binding, errors
 from reverb.cli import help_text, output
-from reverb.cli.arguments import Address, Json
+from reverb.cli.arguments import Address, Json, of_client
 from reverb.client import Client
 from reverb.reverb_types import TableInfo
 
@@ -96,6 +96,7 @@ def show(path: Path, json: Json = False) -> None:
 
 
 @app.command()
+@of_client
 def save(
     address: Address,
     json: Json = False,

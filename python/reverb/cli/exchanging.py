@@ -4,22 +4,21 @@ import os
 
 from reverb import exchange
 from reverb.cli import output
-from reverb.cli.arguments import address
 from reverb.client import Client
 from reverb.data.endpoint import Endpoint
 from reverb.platform.default import checkpointers
 
 
-def export(source: str, table: str, path: str, as_json: bool) -> None:
+def export(source: str | Endpoint, table: str, path: str, as_json: bool) -> None:
     """Writes a table of a server or of a checkpoint to a file."""
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
         raise ValueError(f"{path} cannot be written: there is no folder {folder}")
-    if output.is_folder(source):
+    if isinstance(source, Endpoint):
+        items = exchange.to_parquet(Client(source), path, table)
+    else:
         opened = checkpointers.open(source, tables=[table], limit_bytes=2**32).table(table)
         items = exchange.to_parquet(opened, path)
-    else:
-        items = exchange.to_parquet(Client(address(source)), path, table)
     _done("exported", items, path, as_json)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from reverb import _binding
 from reverb.cli import output
-from reverb.cli.arguments import address
 from reverb.data.column_names import column_names
 from reverb.data.endpoint import Endpoint
 from reverb.reverb_types import SpecNest, TableInfo, table_infos
@@ -17,12 +16,12 @@ from reverb.reverb_types import SpecNest, TableInfo, table_infos
 _SHOWN = 8
 
 
-def show(source: str, table: str, count: int, newest: bool, as_json: bool, timeout: float) -> None:
+def show(source: str | Endpoint, table: str, count: int, newest: bool, as_json: bool, timeout: float) -> None:
     """Prints items of a table of a server or of a checkpoint."""
-    if output.is_folder(source):
-        items = _of_checkpoint(source, table, count, newest)
+    if isinstance(source, Endpoint):
+        items = _of_server(source, table, count, newest, timeout)
     else:
-        items = _of_server(address(source), table, count, newest, timeout)
+        items = _of_checkpoint(source, table, count, newest)
     for item in items:
         if as_json:
             output.print_json(item)

@@ -1,6 +1,7 @@
 """`reverb serve`."""
 
 import logging
+import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -42,9 +43,16 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     try:
         _announce(server, [table.name for table in described.tables], is_json=log_format == "json")
         notify("READY=1")
+        _reload_on_sighup(server)
         server.wait(returns=returns)
     finally:
         server.stop(returns=returns)
+
+
+def _reload_on_sighup(server: Server) -> None:
+    """Makes SIGHUP read certificates and tokens again at once, unless it is ignored, as by `nohup`."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda _number, _frame: server.reload())
 
 
 def read(path: str | None, given: Mapping[str, tuple[Any, str]]) -> tuple[config.ServerConfig, Settings]:

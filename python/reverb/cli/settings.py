@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, tls_of
+from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, tls_of, tokens_of
 from reverb.cli.config import ServerConfig
 
 _LARGEST_PORT = 65_535
@@ -60,13 +60,14 @@ class Settings:
           ValueError, TypeError: A value is invalid.
         """
         given = {}
+        made = {"tls": tls_of(self.values), "tokens": tokens_of(self.values)}
         for argument, setting in ARGUMENTS.items():
-            value: Any = tls_of(self.values) if argument == "tls" else self.values[setting.name]
+            value: Any = made[argument] if argument in made else self.values[setting.name]
             if argument == "http_port":
                 value = _http_port(value)
             given[argument] = setting.kind.of_text(setting.flag, value) if isinstance(value, str) else value
         try:
-            return ServerOptions.of(given, reads_environment=False)
+            return ServerOptions.of(given, reads_environment=False).with_audit_log(self.values["audit_log"])
         except ValueError as error:
             # Values of the file were checked one by one, but not whether a host needs `allow_insecure`.
             if "file" not in (self.sources["host"], self.sources["http_host"]):

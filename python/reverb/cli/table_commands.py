@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from reverb.cli import config, help_text, output
-from reverb.cli.arguments import Address, Json, TableName, Timeout
+from reverb.cli.arguments import Address, Json, TableName, Timeout, of_client
 from reverb.client import Client
 
 app = typer.Typer(cls=help_text.Group, no_args_is_help=True, help="Change the tables of a server.")
@@ -17,6 +17,7 @@ def _tables() -> None:
 
 
 @app.command()
+@of_client
 def configure(
     address: Address,
     table: TableName,

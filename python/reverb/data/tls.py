@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from typing import Any
+
+from reverb.data.paths import as_path
 
 __all__ = ["TLS", "ServerTLS"]
 
-
-def _as_path(name: str, value: Any) -> str:
-    try:
-        path = os.fspath(value)
-    except TypeError:
-        path = None
-    if not isinstance(path, str):
-        raise TypeError(f"`{name}` must be a path, got {value!r} ({type(value).__name__}).")
-    if not path:
-        raise ValueError(f"{name} must be a path, got an empty text")
-    return path
+# What callers of a server may do, the least first.
+ROLES = ("view", "use", "admin")
 
 
 def _set_paths(files: TLS | ServerTLS, *names: str) -> None:
     for name in names:
         value = getattr(files, name)
         if value is not None:
-            object.__setattr__(files, name, _as_path(name, value))
+            object.__setattr__(files, name, as_path(name, value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,17 +63,22 @@ class ServerTLS:
       key: Path of the private key of `cert`, in PEM without a password.
       client_ca: Path of the certificates in PEM of the authorities that sign those of clients. Then the port for
         clients lets in only those with such a certificate. None, the default, asks for none.
+      client_role: What a client with such a certificate may do, where the server has no tokens: `view`, `use`, which is
+        the default, or `admin`. Programs of the server's own user that use its Unix socket may do everything.
 
     Raises:
       TypeError: A path is neither a str nor an os.PathLike.
-      ValueError: A path is empty.
+      ValueError: A path is empty, or the role is none of the three.
     """
 
     cert: str
     key: str
     client_ca: str | None = None
+    client_role: str = "use"
 
     def __post_init__(self) -> None:
         for name in ("cert", "key"):
-            object.__setattr__(self, name, _as_path(name, getattr(self, name)))
+            object.__setattr__(self, name, as_path(name, getattr(self, name)))
         _set_paths(self, "client_ca")
+        if self.client_role not in ROLES:
+            raise ValueError(f"client_role must be one of {', '.join(ROLES)}, got {self.client_role!r}")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from reverb._settings import tls_of_environment
+from reverb._settings import options_of_environment
 from reverb._shutdown import ExitOnSigterm
 from reverb.server import Server
 from reverb.server_executable import reverb_config_pb2, server_from_proto
@@ -60,7 +60,7 @@ def main(unused_argv: Sequence[str] | None = None, *, config: str | None = None)
     try:
         sigterm.begin()
         # If no port is given, the server chooses a free one, which is printed below.
-        server = Server(tables=tables, port=parsed.port or None, tls=tls_of_environment())
+        server = Server.of(tables, options_of_environment({"port": parsed.port or None}))
         names = ", ".join(table.name for table in tables)
         print(f"reverb_server: {server.host} port {server.port}, tables: {names}", file=sys.stderr, flush=True)
         server.wait(returns=returns)

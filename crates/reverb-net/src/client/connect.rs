@@ -5,13 +5,12 @@ use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::{Connection, Greeting, Session};
 use crate::transport::address::{Endpoint, Place};
 use crate::transport::back_off::BackOff;
-use crate::transport::dial::{ATTEMPT_TIME, Dialled, KeepAlive, dial, dial_unix};
+use crate::transport::dial::{ATTEMPT_TIME, Dialled, KeepAlive, dial, dial_known_socket, dial_unix};
 use crate::transport::unix_path;
 use crate::transport::wrong_port::WrongPort;
 use reverb_core::{Error, Result};
 use reverb_service::{Transport, registry};
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -124,9 +123,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 pub async fn attempt(endpoint: &Endpoint, session: &Session) -> Result<Road> {
     let road = reach(endpoint, session).await?;
     let Place::Tcp { or_shorter: true, .. } = endpoint.address.place()? else { return Ok(road) };
-    let Some(path) = road.unix_path().filter(|path| unix_path::is_safe(Path::new(path))) else { return Ok(road) };
+    if road.transport() == Transport::Unix {
+        return Ok(road);
+    }
+    let is_safe = |path: &&str| unix_path::is_safe(Path::new(path), &endpoint.unix_peers);
+    let Some(path) = road.unix_path().filter(is_safe) else { return Ok(road) };
     // On another host, the path may lead to a different server. The ids show whether it is the same one.
-    let Ok(channel) = dial_unix(path, KeepAlive::Pings).await else { return Ok(road) };
+    let Ok(Dialled { channel, .. }) = dial_unix(endpoint, path, KeepAlive::Pings).await else { return Ok(road) };
     match Connection::greet(endpoint, Transport::Unix, channel, session, false).await {
         Ok(Greeting::Connected(unix)) if road.server_id() == Some(&unix.hello.server_id) => Ok(unix.into()),
         _ => Ok(road),
@@ -148,9 +151,12 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
         let greeting = Connection::greet(endpoint, dialled.transport, dialled.channel.clone(), session, is_last).await;
         let greeting = match greeting.map_err(|error| dialled.why(error)) {
             // A port with TLS of one of our servers denies the call.
-            Err(error) if error.is_transient() || matches!(error, Error::PermissionDenied(_)) => {
+            Err(error)
+                if dialled.transport == Transport::Tcp
+                    && (error.is_transient() || matches!(error, Error::PermissionDenied(_))) =>
+            {
                 let Some(wrong) = WrongPort::at(endpoint).await else { return Err(error) };
-                let beside = if wrong == WrongPort::Tls { reach_beside_tls(endpoint, session).await } else { None };
+                let beside = if wrong == WrongPort::Tls { reach_beside_tls(endpoint, session).await? } else { None };
                 return beside.ok_or_else(|| wrong.error(endpoint));
             }
             greeting => greeting?,
@@ -172,23 +178,17 @@ async fn reach(endpoint: &Endpoint, session: &Session) -> Result<Road> {
 }
 
 /// Reaches a server of this machine whose port speaks TLS by its Unix socket, which lies in a folder of this user alone.
-async fn reach_beside_tls(endpoint: &Endpoint, session: &Session) -> Option<Road> {
-    const HOSTS: [IpAddr; 4] = [
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    ];
-    let (_, port) = endpoint.address.loopback()?;
-    for host in HOSTS {
-        let path = unix_path::of_server(host, port).ok()?;
-        let Ok(channel) = dial_unix(path.to_str()?, KeepAlive::Pings).await else { continue };
-        let greeted = Connection::greet(endpoint, Transport::Unix, channel, session, false).await;
-        if let Ok(Greeting::Connected(connection)) = greeted {
-            return Some(connection.into());
-        }
+///
+/// # Errors
+/// The refusal of that server, for which there is nothing to try instead.
+async fn reach_beside_tls(endpoint: &Endpoint, session: &Session) -> Result<Option<Road>> {
+    let Ok(dialled) = dial_known_socket(endpoint, KeepAlive::Pings).await else { return Ok(None) };
+    let channel = dialled.channel.clone();
+    match Connection::greet(endpoint, dialled.transport, channel, session, false).await {
+        Ok(Greeting::Connected(connection)) => Ok(Some(connection.into())),
+        Err(error) if error.is_refusal() => Err(dialled.why(error)),
+        _ => Ok(None),
     }
-    None
 }
 
 /// Connects to a server that does not have our service, and uses the reference's. Such a server would close the

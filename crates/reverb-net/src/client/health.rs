@@ -1,11 +1,13 @@
 //! Asks a server for its health by gRPC's own service, `grpc.health.v1`, which servers of other programs have too.
 
+use crate::grpc::codes::error_of;
 use crate::transport::address::{Endpoint, Several};
+use crate::transport::authorized::Channel;
 use crate::transport::dial::{KeepAlive, dial};
 use crate::transport::wrong_port::WrongPort;
 use reverb_core::{Error, Result};
+use reverb_service::Transport;
 use std::time::Duration;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -16,7 +18,7 @@ use tonic_health::pb::health_client::HealthClient;
 /// # Errors
 /// [`Error::Unavailable`] if no server answers, [`Error::DeadlineExceeded`] if it does not answer in time,
 /// [`Error::InvalidArgument`] if it has no such service, if only one end speaks TLS or if the address names several
-/// servers, [`Error::Unauthenticated`] if one end does not trust the other, and [`Error::Unimplemented`] if it does not
+/// servers or a token may not be sent there, [`Error::Unauthenticated`] if one end does not trust the other, and [`Error::Unimplemented`] if it does not
 /// tell its health.
 pub async fn is_serving(endpoint: &Endpoint, service: &str, timeout: Duration) -> Result<bool> {
     if let Some(Several::List(entries)) = endpoint.address.several() {
@@ -30,10 +32,14 @@ pub async fn is_serving(endpoint: &Endpoint, service: &str, timeout: Duration) -
         let dialled = dial(endpoint, KeepAlive::System).await.map_err(|error| unreached(endpoint, error))?;
         match ask(dialled.channel.clone(), service).await {
             Ok(status) => Ok(status),
-            Err(status) => Err(match WrongPort::at(endpoint).await {
-                Some(WrongPort::Tls) => WrongPort::Tls.error(endpoint),
-                _ => dialled.why(to_error(&status, endpoint, service)),
-            }),
+            Err(status) => {
+                let is_tcp = dialled.transport == Transport::Tcp;
+                let wrong = if is_tcp { WrongPort::at(endpoint).await } else { None };
+                Err(match wrong {
+                    Some(WrongPort::Tls) => WrongPort::Tls.error(endpoint),
+                    _ => dialled.why(to_error(&status, endpoint, service)),
+                })
+            }
         }
     };
     match tokio::time::timeout(timeout, asking).await {
@@ -66,6 +72,7 @@ fn to_error(status: &Status, endpoint: &Endpoint, service: &str) -> Error {
              program"
         )),
         Code::DeadlineExceeded => Error::DeadlineExceeded(status.message().into()),
+        Code::Unauthenticated | Code::PermissionDenied => error_of(status, endpoint.address.text(), ""),
         _ => Error::Unavailable(format!("no server at {endpoint}: {}", status.message())),
     }
 }

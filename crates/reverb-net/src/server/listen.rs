@@ -11,14 +11,14 @@ use crate::transport::socket::Socket;
 use crate::transport::unix_path;
 use reverb_core::Result;
 use reverb_observe::bind::{self, Bound};
-use reverb_secure::{Handshakes, Port, Secured, ServerTls};
+use reverb_secure::{Access, Handshakes, Port, Secured, ServerTls};
 use reverb_service::Replay;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -38,11 +38,16 @@ pub struct ListenOptions {
     pub heartbeat: Duration,
     /// TLS of the TCP port. Unix sockets have none.
     pub tls: Option<Arc<ServerTls>>,
+    /// Checks calls. `None` lets everyone who reaches a socket do everything.
+    pub access: Option<Arc<Access>>,
+    /// Users of this machine, beside the server's own and root, whose programs may use the Unix socket. Their calls need
+    /// tokens.
+    pub unix_peers: Vec<u32>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { host: None, port: None, heartbeat: HEARTBEAT, tls: None }
+        Self { host: None, port: None, heartbeat: HEARTBEAT, tls: None, access: None, unix_peers: Vec::new() }
     }
 }
 
@@ -57,6 +62,36 @@ pub struct Listeners {
     tcp: Vec<TcpListener>,
     tls: Option<Arc<ServerTls>>,
     unix: Option<UnixListener>,
+    unix_check: UnixCheck,
+}
+
+/// Whose programs may connect to the Unix socket.
+#[derive(Debug, Clone)]
+enum UnixCheck {
+    /// Those of the server's user and of root.
+    Own,
+    /// Those who can open the socket, which takes the server's user or root. Tokens decide.
+    Openers,
+    /// Those of these users, too. Tokens decide.
+    Among(Arc<[u32]>),
+}
+
+impl UnixCheck {
+    fn of(options: &ListenOptions) -> Self {
+        match &options.access {
+            Some(access) if access.has_tokens() && options.unix_peers.is_empty() => Self::Openers,
+            Some(access) if access.has_tokens() => Self::Among(options.unix_peers.as_slice().into()),
+            _ => Self::Own,
+        }
+    }
+
+    fn check(&self, stream: &UnixStream) -> std::result::Result<(), Option<u32>> {
+        match self {
+            Self::Own => peer_user::check(stream, &[]),
+            Self::Openers => Ok(()),
+            Self::Among(users) => peer_user::check(stream, users),
+        }
+    }
 }
 
 impl Listeners {
@@ -69,14 +104,15 @@ impl Listeners {
         let hosts = hosts.map(|address| address.ip()).collect();
         let tcp = listeners.into_iter().map(TcpListener::from_std).collect::<std::io::Result<_>>();
         let tcp = tcp.map_err(failed)?;
-        let (unix, unix_path) = match bind_unix(host, port) {
+        let unix_check = UnixCheck::of(options);
+        let (unix, unix_path) = match bind_unix(host, port, matches!(unix_check, UnixCheck::Among(_))) {
             Ok((listener, path)) => (Some(listener), Some(path)),
             Err(error) => {
                 tracing::info!("cannot open a Unix socket for port {port} ({error}); clients on this host use TCP");
                 (None, None)
             }
         };
-        Ok(Self { host, hosts, port, unix_path, tcp, tls: options.tls.clone(), unix })
+        Ok(Self { host, hosts, port, unix_path, tcp, tls: options.tls.clone(), unix, unix_check })
     }
 
     /// Returns the addresses as people see them.
@@ -95,7 +131,7 @@ impl Listeners {
         let (sender, receiver) = mpsc::channel(64);
         let (open, freed) = std::sync::mpsc::channel();
         let tcp = self.tcp.into_iter().map(|listener| Listener::Tcp(listener, self.tls.clone()));
-        for listener in tcp.chain(self.unix.map(Listener::Unix)) {
+        for listener in tcp.chain(self.unix.map(|unix| Listener::Unix(unix, self.unix_check))) {
             let accepted = Accepted { sender: sender.clone(), replay: replay.clone() };
             tokio::spawn(accept_from(open.clone(), listener, accepted));
         }
@@ -105,7 +141,7 @@ impl Listeners {
 
 enum Listener {
     Tcp(TcpListener, Option<Arc<ServerTls>>),
-    Unix(UnixListener),
+    Unix(UnixListener, UnixCheck),
 }
 
 /// A connection that was just accepted.
@@ -128,9 +164,9 @@ impl Listener {
                     Some(tls) => New::Stranger(stream, tls.clone()),
                 })
             }
-            Self::Unix(listener) => {
+            Self::Unix(listener, users) => {
                 let (stream, _) = listener.accept().await?;
-                Ok(match peer_user::check(&stream) {
+                Ok(match users.check(&stream) {
                     Ok(()) => New::Ready(Secured::Plain(stream.into())),
                     Err(user) => New::Foreign(user),
                 })
@@ -191,12 +227,11 @@ async fn accept_from(_open: std::sync::mpsc::Sender<()>, listener: Listener, acc
     }
 }
 
-/// Binds a Unix socket in a folder that only this user can enter, so that other users cannot take its name.
-/// The name contains the TCP address, so the server that owns the address may remove the socket of a killed server.
-fn bind_unix(host: IpAddr, port: u16) -> std::io::Result<(UnixListener, PathBuf)> {
-    let path = unix_path::of_server(host, port)?;
+/// Binds a Unix socket in a folder that only this user can write to, so that other users cannot take its name. The name contains the TCP address, so the server that owns the address may remove the socket of a killed server.
+fn bind_unix(host: IpAddr, port: u16, is_for_others: bool) -> std::io::Result<(UnixListener, PathBuf)> {
+    let path = unix_path::of_server(host, port, is_for_others)?;
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(if is_for_others { 0o666 } else { 0o600 }))?;
     Ok((listener, path))
 }

@@ -1,5 +1,6 @@
 //! A server of the replay service: it listens on TCP and on a Unix socket, and owns all background tasks.
 
+mod admission;
 mod connection;
 mod count_calls;
 mod farewell;
@@ -22,6 +23,7 @@ use reverb_core::{Result, fork};
 use reverb_observe::Calls;
 use reverb_observe::http::HttpServer;
 use reverb_observe::verdict::watch;
+use reverb_secure::Reloads;
 use reverb_service::Replay;
 use reverb_service::maintenance::run_maintenance;
 use reverb_service::registry;
@@ -52,6 +54,7 @@ pub struct Server {
     generation: u32,
     runtime: Handle,
     http: Option<HttpServer>,
+    reloads: Reloads,
     serving: Option<Serving>,
 }
 
@@ -89,10 +92,9 @@ impl Server {
         if let Some(interval) = replay.store().and_then(|store| store.interval()) {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }
-        if let Some(tls) = &options.tls {
-            let until = replay.clone();
-            runtime.spawn(tls.clone().watch(async move { until.closed().await }));
-        }
+        let reloads = Reloads { tls: options.tls.clone(), access: options.access.clone() };
+        let until = replay.clone();
+        runtime.spawn(reloads.clone().watch(async move { until.closed().await }));
         let health = Health::default();
         let (reflection, old_reflection) = reflection::services();
         let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone(), options.heartbeat))
@@ -103,7 +105,8 @@ impl Server {
         let (connections, freed) = listeners.accept(&replay);
         let until = replay.clone();
         let calls = http.as_ref().map_or_else(|| Arc::new(Calls::new(&METHODS)), |http| http.calls().clone());
-        let task = runtime.spawn(serve(routes, calls, connections, async move { until.closed().await }));
+        let task = runtime
+            .spawn(serve(routes, (calls, options.access.clone()), connections, async move { until.closed().await }));
         tracing::info!("serves at {host}, port {port}; number of tables: {}", replay.tables().len());
         let serving = Some(Serving { task, health, freed: Mutex::new(freed) });
         Ok(Self {
@@ -114,6 +117,7 @@ impl Server {
             generation: fork::generation(),
             runtime: runtime.clone(),
             http,
+            reloads,
             serving,
         })
     }
@@ -136,6 +140,11 @@ impl Server {
     /// Returns the path of the Unix socket, if there is one.
     pub fn unix_path(&self) -> Option<&Path> {
         self.unix_path.as_deref()
+    }
+
+    /// Reads certificates and tokens again, if their files have changed, without waiting for the next look at them.
+    pub fn reload(&self) {
+        self.reloads.look();
     }
 
     /// Ends the server for good: see [`Server::end`].

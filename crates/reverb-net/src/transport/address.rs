@@ -1,7 +1,7 @@
 //! Where servers are: endpoints, and their addresses, which are `host:port` or a gRPC target with a scheme.
 
 use reverb_core::{Error, Result};
-use reverb_secure::ClientTls;
+use reverb_secure::{ClientTls, TokenSource};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,15 +13,35 @@ pub struct Endpoint {
     pub address: Address,
     /// Whom the client trusts, and its own certificate, for an address with `grpcs://`.
     pub tls: ClientTls,
+    /// The token that the client shows, if it has one.
+    pub token: Option<TokenSource>,
+    /// Whether the token may be sent over TCP without TLS, where others may read it.
+    pub allow_insecure: bool,
+    /// Users whose servers the client trusts at Unix sockets, beside its own user and root.
+    pub unix_peers: Vec<u32>,
 }
 
 impl Endpoint {
-    /// Checks the address.
+    /// Checks the address, and a token that the program has given.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it is not valid.
+    /// [`Error::InvalidArgument`] if one is not valid.
     pub fn check(&self) -> Result<()> {
+        if let Some(token @ TokenSource::Given(_)) = &self.token {
+            token.read()?;
+        }
         self.address.place().map(drop)
+    }
+
+    /// Returns why the token may not be sent over TCP. `None` if it may, or if there is none.
+    pub fn refusal_of_plaintext(&self) -> Option<Error> {
+        (self.token.is_some() && !self.address.is_tls && !self.allow_insecure).then(|| {
+            Error::invalid(format!(
+                "the client has a token, which it does not send to {self} without TLS, where others may read it: use \
+                 grpcs:// in front of the address; if that is intended, pass allow_insecure=True, or set \
+                 REVERB_ALLOW_INSECURE=1 in the environment"
+            ))
+        })
     }
 
     /// Returns the endpoint of one of several servers, which lets a client in as the others do. Servers of one name have
@@ -38,13 +58,20 @@ impl Endpoint {
         if let Some(Several::Name(name, _)) = self.address.several() {
             tls.server_name.get_or_insert_with(|| name.to_owned());
         }
-        Self { address: Address { text, target: Target::Tcp { host: host.to_owned(), port }, is_tls }, tls }
+        let target = Target::Tcp { host: host.to_owned(), port };
+        Self { address: Address { text, target, is_tls }, tls, ..self.clone() }
     }
 }
 
 impl<T: AsRef<str> + ?Sized> From<&T> for Endpoint {
     fn from(address: &T) -> Self {
-        Self { address: Address::parse(address.as_ref()), tls: ClientTls::default() }
+        Self {
+            address: Address::parse(address.as_ref()),
+            tls: ClientTls::default(),
+            token: None,
+            allow_insecure: false,
+            unix_peers: Vec::new(),
+        }
     }
 }
 

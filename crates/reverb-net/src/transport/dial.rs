@@ -1,20 +1,22 @@
 //! Opens connections to servers. Independent of the protocol over them.
 
 use super::address::{Endpoint, Place};
+use super::authorized::{Bearer, Channel};
 use super::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
 use super::peer_user;
 use super::socket::Socket;
+use super::unix_path;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use reverb_core::{Error, Result};
-use reverb_secure::Connector;
+use reverb_secure::{Connector, TokenSource};
 use reverb_service::Transport;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
-use tonic::transport::{Channel, Endpoint as HttpEndpoint};
+use tonic::transport::{Channel as PlainChannel, Endpoint as HttpEndpoint};
 use tower::{BoxError, ServiceExt};
 
 /// Maximum time of one attempt to connect, so that a host that drops packets does not use up the time for all attempts.
@@ -37,31 +39,88 @@ pub struct Dialled {
     pub transport: Transport,
     pub channel: Channel,
     tls: Option<Connector>,
+    has_token: bool,
 }
 
 impl Dialled {
     /// Returns why a call over this connection has failed: `error`, unless the server has refused the client.
     pub fn why(&self, error: Error) -> Error {
-        self.tls.as_ref().and_then(Connector::refusal).unwrap_or(error)
+        match (self.tls.as_ref().and_then(Connector::refusal), error) {
+            (Some(refusal), _) => refusal,
+            (None, error @ Error::Unauthenticated(_)) if !self.has_token => error.with_remark(
+                "; this client has no token: pass token=, or set REVERB_TOKEN or REVERB_TOKEN_FILE in the environment",
+            ),
+            (None, error) => error,
+        }
     }
 }
 
-/// Opens one connection to a server.
+/// Opens one connection to a server. With a token, `localhost:port` means the server's Unix socket if that is where it is
+/// looked for, and else TCP, which a token may not take without TLS.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the address is not valid, or, over TLS, those of
-/// [`Connector::connect`].
+/// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the address or the token is not valid or the token
+/// may not be sent there, or, over TLS, those of [`Connector::connect`].
 pub async fn dial(endpoint: &Endpoint, keep_alive: KeepAlive) -> Result<Dialled> {
-    Ok(match endpoint.address.place()? {
-        Place::Unix(path) => {
-            Dialled { transport: Transport::Unix, channel: dial_unix(path, keep_alive).await?, tls: None }
+    let has_token = endpoint.token.is_some();
+    let (host, port, or_shorter) = match endpoint.address.place()? {
+        Place::Unix(path) => return dial_unix(endpoint, path, keep_alive).await,
+        Place::Tcp { host, port, or_shorter } => (host, port, or_shorter),
+    };
+    let bearer = bearer_of(endpoint).await?;
+    let foreign = match has_token {
+        true => match dial_known_socket(endpoint, keep_alive).await {
+            Ok(dialled) => return Ok(dialled),
+            Err(foreign) => foreign,
+        },
+        false => None,
+    };
+    if let Some(refusal) = endpoint.refusal_of_plaintext() {
+        return Err(foreign.map_or(refusal.clone(), |foreign| refusal.with_remark(&format!("; {foreign}"))));
+    }
+    let tls = if endpoint.address.is_tls() { Some(connector(endpoint, host).await?) } else { None };
+    let channel = dial_host(host, port, or_shorter, tls.as_ref(), keep_alive).await?;
+    Ok(Dialled { transport: Transport::Tcp, channel: Channel::new(channel, bearer), tls, has_token })
+}
+
+/// Connects to the Unix socket at which the server of a loopback address without TLS is looked for: in the folder of this
+/// user.
+///
+/// # Errors
+/// The [`Error::PermissionDenied`] of [`dial_unix`], if there was one.
+pub async fn dial_known_socket(
+    endpoint: &Endpoint,
+    keep_alive: KeepAlive,
+) -> std::result::Result<Dialled, Option<Error>> {
+    const HOSTS: [IpAddr; 4] = [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    ];
+    let Some((_, port)) = endpoint.address.loopback() else { return Err(None) };
+    let mut foreign = None;
+    for path in HOSTS.iter().flat_map(|host| unix_path::known(*host, port, &endpoint.unix_peers)) {
+        let Some(path) = path.to_str() else { continue };
+        match dial_unix(endpoint, path, keep_alive).await {
+            Ok(dialled) => return Ok(dialled),
+            Err(error @ Error::PermissionDenied(_)) => foreign = Some(error),
+            Err(_) => {}
         }
-        Place::Tcp { host, port, or_shorter } => {
-            let tls = if endpoint.address.is_tls() { Some(connector(endpoint, host).await?) } else { None };
-            let channel = dial_host(host, port, or_shorter, tls.as_ref(), keep_alive).await?;
-            Dialled { transport: Transport::Tcp, channel, tls }
+    }
+    Err(foreign)
+}
+
+/// Returns the token of an endpoint, which may be in a file.
+async fn bearer_of(endpoint: &Endpoint) -> Result<Option<Bearer>> {
+    match endpoint.token.clone() {
+        None => Ok(None),
+        Some(given @ TokenSource::Given(_)) => Bearer::of(given).map(Some),
+        Some(file @ TokenSource::File(_)) => {
+            let read = tokio::task::spawn_blocking(move || Bearer::of(file));
+            read.await.map_err(|error| Error::Internal(error.to_string()))?.map(Some)
         }
-    })
+    }
 }
 
 /// Reads the files for the handshakes with a server.
@@ -76,7 +135,7 @@ async fn connector(endpoint: &Endpoint, host: &str) -> Result<Connector> {
 /// # Errors
 /// [`Error::Unavailable`] with the cause, [`Error::InvalidArgument`] if the host is not a valid name, or those of
 /// [`Connector::connect`].
-async fn dial_tcp(host: &str, port: u16, tls: Option<&Connector>, keep_alive: KeepAlive) -> Result<Channel> {
+async fn dial_tcp(host: &str, port: u16, tls: Option<&Connector>, keep_alive: KeepAlive) -> Result<PlainChannel> {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -120,7 +179,7 @@ async fn dial_host(
     or_loopback: bool,
     tls: Option<&Connector>,
     keep_alive: KeepAlive,
-) -> Result<Channel> {
+) -> Result<PlainChannel> {
     let refused = match dial_tcp(host, port, tls, keep_alive).await {
         Err(Error::Unavailable(reason)) => reason,
         done => return done,
@@ -152,32 +211,41 @@ fn is_of_this_machine(address: &IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((*address, 0)).is_ok()
 }
 
-/// Connects to a Unix socket. Nothing is sent to a server of another user.
+/// Connects to a Unix socket. Nothing is sent to a server of another user, except one of those that the endpoint trusts.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the cause, or [`Error::PermissionDenied`] if the server is neither of this user nor of
-/// root.
-pub async fn dial_unix(path: &str, keep_alive: KeepAlive) -> Result<Channel> {
-    let path = path.to_owned();
+/// [`Error::Unavailable`] with the cause, or [`Error::PermissionDenied`] if the server is of a user who is not trusted.
+pub async fn dial_unix(to: &Endpoint, path: &str, keep_alive: KeepAlive) -> Result<Dialled> {
+    let (path, others) = (path.to_owned(), to.unix_peers.clone());
     let connector = tower::service_fn(move |_: Uri| {
-        let path = path.clone();
+        let (path, others) = (path.clone(), others.clone());
         async move {
             let stream = UnixStream::connect(&path).await?;
-            peer_user::check(&stream).map_err(|user| foreign(&path, user))?;
+            peer_user::check(&stream, &others).map_err(|user| foreign(&path, user, &others))?;
             Ok::<_, BoxError>(TokioIo::new(Socket::from(stream)))
         }
     });
+    let bearer = bearer_of(to).await?;
+    let has_token = bearer.is_some();
     // The URI only names the server in the headers of requests.
     let endpoint = endpoint("http://localhost", keep_alive)?;
-    endpoint.connect_with_connector(connector).await.map_err(|error| failed(&error))
+    let channel = endpoint.connect_with_connector(connector).await.map_err(|error| failed(&error))?;
+    Ok(Dialled { transport: Transport::Unix, channel: Channel::new(channel, bearer), tls: None, has_token })
 }
 
 /// The error of a server of another user.
-fn foreign(path: &str, user: Option<u32>) -> Error {
-    let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user {user}"));
+fn foreign(path: &str, user: Option<u32>, others: &[u32]) -> Error {
+    let trusted: String = others.iter().map(|user| format!(", user {user}")).collect();
+    let user = match user {
+        None => "an unknown user".to_owned(),
+        Some(user) if user == peer_user::overflow_user() => {
+            format!("user {user}, whose number stands for all users that the system cannot name here")
+        }
+        Some(user) => format!("user {user}"),
+    };
     Error::PermissionDenied(format!(
-        "the server at unix:{path} is a process of {user}; this one is of user {}, and trusts servers of that user and of \
-         root only",
+        "the server at unix:{path} is a process of {user}; this one is of user {}, and trusts servers of that user{trusted} \
+         and of root only",
         peer_user::own()
     ))
 }

@@ -1,6 +1,7 @@
 //! Connections: where they lead, how they are dialled, and which thread drives those of a client.
 
 pub(crate) mod address;
+pub(crate) mod authorized;
 pub(crate) mod back_off;
 pub mod caller_driven;
 pub(crate) mod dial;

@@ -2,6 +2,7 @@
 //! have executables of their own, beside this folder.
 
 mod batches;
+mod client_tokens;
 #[path = "../common/mod.rs"]
 mod common;
 mod cut;
@@ -23,5 +24,6 @@ mod reference;
 mod split_clients;
 mod streams;
 mod table_figures;
+mod tokens;
 mod watched;
 mod write_stream;

@@ -5,9 +5,11 @@ pub mod any;
 pub mod dm_inserts;
 pub mod dm_reverb;
 pub mod dm_reverb_client;
+pub mod gate;
 pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
+pub mod tokens;
 pub mod wire;
 
 use reverb_core::Result;

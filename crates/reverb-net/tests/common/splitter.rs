@@ -33,14 +33,16 @@ async fn forward(port: u16, request: Request<RecvStream>, mut answer: server::Se
     let (server, connection) = client::handshake(socket).await.ok()?;
     tokio::spawn(connection);
     let (head, body) = request.into_parts();
-    let (response, to_server) = server.ready().await.ok()?.send_request(Request::from_parts(head, ()), false).ok()?;
-    tokio::spawn(pump(body, to_server));
+    let (response, mut to_server) =
+        server.ready().await.ok()?.send_request(Request::from_parts(head, ()), false).ok()?;
+    tokio::spawn(async move { pump(body, &mut to_server).await });
     let (head, body) = response.await.ok()?.into_parts();
-    let to_client = answer.send_response(tonic::codegen::http::Response::from_parts(head, ()), false).ok()?;
-    pump(body, to_client).await
+    let mut to_client = answer.send_response(tonic::codegen::http::Response::from_parts(head, ()), false).ok()?;
+    pump(body, &mut to_client).await
 }
 
-async fn pump(mut from: RecvStream, mut to: SendStream<Bytes>) -> Option<()> {
+/// Hands on all data and trailers. Ends without a word if either side has gone.
+pub async fn pump(mut from: RecvStream, to: &mut SendStream<Bytes>) -> Option<()> {
     while let Some(data) = from.data().await {
         let data = data.ok()?;
         from.flow_control().release_capacity(data.len()).ok()?;

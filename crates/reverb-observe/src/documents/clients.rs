@@ -56,7 +56,7 @@ pub fn clients(replay: &Replay) -> ClientsDocument {
 }
 
 fn client(peers: &[Arc<Peer>], waits: &[WaitDocument], watched: &Watched) -> ClientDocument {
-    let first = &peers[0];
+    let (first, identity) = (&peers[0], peers[0].identity());
     let sum = |count: fn(&Peer) -> &AtomicU64| peers.iter().map(|peer| count(peer).load(Relaxed)).sum::<u64>();
     let (inserts, samples) = (sum(|peer| &peer.traffic.inserts), sum(|peer| &peer.traffic.samples));
     let rates = || peers.iter().filter_map(|peer| watched.peers.get(&peer.id));
@@ -67,6 +67,8 @@ fn client(peers: &[Arc<Peer>], waits: &[WaitDocument], watched: &Watched) -> Cli
         name: first.name().into(),
         program: first.program().into(),
         address: first.address.as_str().into(),
+        token: identity.as_ref().and_then(|identity| identity.token.clone()).unwrap_or_default(),
+        may: identity.map_or("", |identity| identity.role),
         transport: first.road.name(),
         since: peers.iter().map(|peer| seconds(peer.since)).fold(f64::INFINITY, f64::min),
         connections: peers.iter().filter(|peer| peer.road != Transport::SameProcess).count() as u64,

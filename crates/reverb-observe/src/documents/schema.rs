@@ -311,6 +311,10 @@ pub struct ClientDocument {
     pub program: String,
     /// Remote address of its first connection; empty in the same process.
     pub address: String,
+    /// Name of the token that it showed last; empty if it needs none.
+    pub token: String,
+    /// What it may do: `view`, `use` or `admin`; empty where nobody is asked.
+    pub may: &'static str,
     /// `tcp`, `unix` or `same_process`.
     pub transport: &'static str,
     /// Time at which it connected.

@@ -20,7 +20,8 @@ pub fn router(sums_tables: bool) -> Router<Arc<HttpState>> {
 }
 
 async fn metrics(state: Arc<HttpState>, headers: HeaderMap, sums_tables: bool) -> Response {
-    let text = match state.heavy(move |state| collect(&state.replay, &state.calls, sums_tables)).await {
+    let text = match state.heavy(move |state| collect(&state.replay, &state.calls, &state.security, sums_tables)).await
+    {
         Ok(text) => text,
         Err(failed) => return failed.into_response(),
     };

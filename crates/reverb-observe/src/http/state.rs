@@ -6,6 +6,7 @@ use super::history::History;
 use crate::calls::{Calls, Methods};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use reverb_secure::Reloads;
 use reverb_service::Replay;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -21,6 +22,8 @@ pub struct HttpState {
     pub replay: Arc<Replay>,
     /// Counts of the calls of the gRPC services.
     pub calls: Arc<Calls>,
+    /// Who may use the server, and its TLS.
+    pub security: Reloads,
     pub(super) history: Arc<History>,
     pub(super) histograms: HistogramCache,
     heavy: Arc<Semaphore>,
@@ -32,10 +35,17 @@ impl HttpState {
         Self {
             replay,
             calls: Arc::new(Calls::new(methods)),
+            security: Reloads::default(),
             history: Arc::default(),
             histograms: HistogramCache::default(),
             heavy: Arc::new(Semaphore::new(MAX_HEAVY)),
         }
+    }
+
+    /// Adds who may use the server, and its TLS.
+    #[must_use]
+    pub fn with_security(self, security: Reloads) -> Self {
+        Self { security, ..self }
     }
 
     /// Runs work that may wait for a lock, or takes long, on a blocking thread. At most [`MAX_HEAVY`] requests do so

@@ -4,6 +4,7 @@ mod collector;
 mod families;
 pub mod plain;
 mod process;
+mod security;
 mod service;
 mod tables;
 

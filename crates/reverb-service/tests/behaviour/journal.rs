@@ -164,7 +164,7 @@ fn has(ledger: &Ledger, sequence: u64) -> bool {
 async fn items_of_a_writer_are_noted_with_its_id_and_are_in_its_ledger_when_they_are_answered() {
     let table = queue("table", 2);
     let journal = Recorder::of(&table);
-    let guard = Ledgers::default().take(7).await;
+    let guard = Ledgers::default().take(None, 7).await;
     let (ledger, at_commit) = (Arc::clone(&guard.ledger), Arc::clone(&guard.ledger));
     let written = |sequence| Change::Inserted { key: 100 + sequence, written: Some((7, sequence)) };
     let (mut queue, mut done) = (WriteQueue::new(here(), Some(ledger.clone())), Done::new());
@@ -288,7 +288,7 @@ proptest! {
         let table = queue("table", 5);
         let journal = Recorder::of(&table);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let guard = runtime.block_on(Ledgers::default().take(7));
+        let guard = runtime.block_on(Ledgers::default().take(None, 7));
         let (mut writer, mut done) = (WriteQueue::new(here(), Some(Arc::clone(&guard.ledger))), Done::new());
         let (inserts, samples) = (Arc::new(Mutex::new(Vec::<Waiting<()>>::new())), Arc::new(Mutex::new(Vec::<Waiting<Vec<_>>>::new())));
         let (mut books, mut held, mut next_key, mut sequence) = (Books::default(), Vec::new(), 1, 0);

@@ -113,6 +113,9 @@ fn give_up(shared: &SharedSession, error: &Error, lost_for: Duration) {
     if error.is_for_good() {
         return shared.fail(|items| Error::ServerStopped(format!("{error}; {items}")));
     }
+    if error.is_refusal() {
+        return shared.fail(|items| error.clone().with_remark(&format!("; {items}")));
+    }
     shared.fail(|items| {
         Error::Unavailable(match error {
             Error::SplitClient { .. } => format!("{error}; the writer gave up after {lost_for:.0} s; {items}"),

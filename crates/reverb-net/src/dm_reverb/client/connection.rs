@@ -11,6 +11,7 @@ use crate::dm_reverb::proto::ServerInfoRequest;
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
 use crate::dm_reverb::status::from_status;
 use crate::transport::address::Endpoint;
+use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Error, Result};
@@ -19,7 +20,6 @@ use reverb_service::{Batch, TableStatus, Transport};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::JoinHandle;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 // limit (Beside dm-reverb): one message from or to a server of dm-reverb | {} | the call fails

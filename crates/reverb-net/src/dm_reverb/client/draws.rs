@@ -8,6 +8,7 @@ use super::sample_link::SampleLink;
 use super::tables::{Tables, statuses};
 use crate::dm_reverb::proto::{SampleStreamRequest, ServerInfoRequest, Timeout};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
+use crate::transport::authorized::Channel;
 use parking_lot::Mutex;
 use reverb_core::{Drawn, Error, Result, TableInfo};
 use reverb_service::local::BatchRequest;
@@ -16,7 +17,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tonic::transport::Channel;
 
 /// The first and the longest pause before a stream is opened again that ended without a sample. The pause doubles.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));

@@ -3,12 +3,12 @@
 use super::responses::Responses;
 use crate::dm_reverb::proto::{InsertStreamRequest, InsertStreamResponse};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
+use crate::transport::authorized::Channel;
 use reverb_core::Error;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-use tonic::transport::Channel;
 
 // limit (Beside dm-reverb): chunks and items of a message to a server of dm-reverb | {} and one chunk, {MESSAGE_ITEMS}
 // | the next message

@@ -3,10 +3,10 @@
 use super::responses::Responses;
 use crate::dm_reverb::proto::{SampleStreamRequest, SampleStreamResponse};
 use crate::dm_reverb::rpc::reverb_service_client::ReverbServiceClient;
+use crate::transport::authorized::Channel;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
-use tonic::transport::Channel;
 
 /// An open stream. Dropping it cancels it.
 #[derive(Debug)]

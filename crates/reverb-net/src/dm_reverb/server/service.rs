@@ -11,6 +11,7 @@ use crate::dm_reverb::proto::{
 };
 use crate::dm_reverb::rpc::reverb_service_server::{ReverbService, ReverbServiceServer};
 use crate::dm_reverb::status::{stopped, to_status};
+use crate::grpc::caller::Audited;
 use crate::grpc::service::{max_request_bytes, mutate, open, peer_of, reset};
 use reverb_core::Error;
 use reverb_formats::definitions::info_bytes;
@@ -112,26 +113,31 @@ impl ReverbService for Router {
         &self,
         request: Request<MutatePrioritiesRequest>,
     ) -> Result<Response<MutatePrioritiesResponse>, Status> {
+        let audited = Audited::new(&request, "delete", &request.get_ref().table);
         let MutatePrioritiesRequest { table, updates, delete_keys } = request.into_inner();
         let table = self.table(&table)?;
-        let count = updates.len() + delete_keys.len();
+        let (count, deletes) = (updates.len() + delete_keys.len(), delete_keys.len());
         let work = move || {
             let updates: Vec<_> = updates.into_iter().map(|update| (update.key, update.priority)).collect();
             let mutated = table.mutate(&updates, &delete_keys);
             mutated.map_err(|error| first_refused(&table, &updates).unwrap_or(error))
         };
-        mutate(count, work).await.map_err(|error| to_status(&error))?;
+        let mutated = mutate(count, work).await;
+        let mutated = if deletes > 0 { audited.done(deletes, mutated) } else { mutated };
+        mutated.map_err(|error| to_status(&error))?;
         Ok(Response::new(MutatePrioritiesResponse {}))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
+        let audited = Audited::new(&request, "reset", &request.get_ref().table);
         let table = self.table(&request.into_inner().table)?;
-        reset(table).await.map_err(|error| to_status(&error))?;
+        audited.done(0, reset(table).await).map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 
-    async fn checkpoint(&self, _: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
-        let path = self.open()?.checkpoint().await.map_err(|error| to_status(&error))?;
+    async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
+        let audited = Audited::new(&request, "checkpoint", "");
+        let path = audited.done(0, self.open()?.checkpoint().await).map_err(|error| to_status(&error))?;
         Ok(Response::new(CheckpointResponse { checkpoint_path: path.to_string_lossy().into_owned() }))
     }
 

@@ -15,6 +15,7 @@ use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, VERSION};
 use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
+use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
 use reverb_core::{Chunk, Error, ItemKey, ItemKeys, Result};
@@ -24,7 +25,6 @@ use reverb_service::{Batch, Transport, process_name};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status, Streaming};
 
 // limit (Connections and calls): time for the answer after a deadline has passed | {} | `DeadlineExceededError`
@@ -96,6 +96,7 @@ impl Connection {
     ) -> Result<Greeting> {
         let (peer, place) = (endpoint.address.text(), endpoint.address.place()?.name());
         let connections = session.connections();
+        let bearer = channel.bearer().cloned();
         let channel = NamedChannel::new(channel, connections.number.clone());
         let mut greeter = service(channel.clone());
         let hello = match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
@@ -121,7 +122,7 @@ impl Connection {
             let probed = probe(&greeter, peer, &hello.server_id).await;
             probed.inspect_err(|_| connections.set_split(&place))?;
         }
-        let link = connections.add(&place, &hello.server_id);
+        let link = connections.add(&place, &hello.server_id, bearer);
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);

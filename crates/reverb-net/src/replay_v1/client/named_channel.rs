@@ -1,13 +1,14 @@
 //! A channel that names the client and its server in the headers of each call, and says when a proxy has answered.
 
 use crate::replay_v1::headers::{SERVER, SESSION};
+use crate::transport::authorized::Channel;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use tonic::transport::{Channel, Error};
+use tonic::transport::Error;
 
 /// See the documentation of this module.
 #[derive(Debug, Clone)]

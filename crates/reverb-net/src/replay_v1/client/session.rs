@@ -2,6 +2,7 @@
 
 use super::receipts::Receipts;
 use crate::replay_v1::headers::hex;
+use crate::transport::authorized::Bearer;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -51,6 +52,8 @@ pub struct Link {
     split: OnceLock<Error>,
     /// Those of its sample stream.
     receipts: OnceLock<Weak<Receipts>>,
+    /// The token that the client has shown to the server.
+    bearer: Option<Bearer>,
 }
 
 impl Default for Session {
@@ -99,11 +102,11 @@ impl Connections {
     }
 
     /// Adds a new connection. Those that lead to another server are given up.
-    pub fn add(self: Arc<Self>, place: &str, server: &Bytes) -> Arc<Link> {
+    pub fn add(self: Arc<Self>, place: &str, server: &Bytes, bearer: Option<Bearer>) -> Arc<Link> {
         let (place, server) = (place.to_owned(), server.clone());
         let (is_broken, is_over, split) = (AtomicBool::new(false), AtomicBool::new(false), OnceLock::new());
         let receipts = OnceLock::new();
-        let link = Arc::new(Link { connections: self, place, server, is_broken, is_over, split, receipts });
+        let link = Arc::new(Link { connections: self, place, server, is_broken, is_over, split, receipts, bearer });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
         known.open.retain(|open| {
@@ -141,8 +144,16 @@ impl Link {
     }
 
     /// Marks the connection as failed if another server has refused a part of it, or if its server was stopped for good.
-    /// Returns the error.
+    /// Returns the error. Where the token of the connection was revoked and its file has another by now, that is a lost
+    /// connection: the next one shows the new token, whose refusal is final.
     pub fn note(&self, error: Error) -> Error {
+        let error = match error {
+            Error::Unauthenticated(text) if self.bearer.as_ref().is_some_and(Bearer::is_outdated) => {
+                self.set_broken();
+                Error::Unavailable(format!("{text}; the file of the token has another one by now"))
+            }
+            error => error,
+        };
         if error.is_for_good() {
             // Calls that connect at the same time get a connection each, of which the client keeps one.
             self.of_server().iter().for_each(|link| link.set_over());

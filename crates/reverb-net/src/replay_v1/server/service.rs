@@ -5,6 +5,7 @@ use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
+use crate::grpc::caller::{Audited, token_of};
 use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
 use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, number_of};
 use crate::replay_v1::proto::{
@@ -111,10 +112,12 @@ impl ReplayService for Router {
 
     async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
         let (client, heartbeat) = (client_of(&request), self.heartbeat_of(&request));
-        Ok(Response::new(write_stream(self.replay.clone(), client, heartbeat, request.into_inner())))
+        let owner = token_of(&request);
+        Ok(Response::new(write_stream(self.replay.clone(), client, owner, heartbeat, request.into_inner())))
     }
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {
+        let audited = Audited::new(&request, "delete", &request.get_ref().table);
         let MutateRequest { table, update_keys, priorities, delete_keys } = request.into_inner();
         let table = self.table(&table)?;
         if update_keys.len() != priorities.len() {
@@ -125,28 +128,33 @@ impl ReplayService for Router {
             ))));
         }
         let updates: Vec<_> = update_keys.into_iter().zip(priorities).collect();
-        let count = updates.len() + delete_keys.len();
+        let (count, deletes) = (updates.len() + delete_keys.len(), delete_keys.len());
         let mutated = mutate(count, move || table.mutate(&updates, &delete_keys)).await;
+        let mutated = if deletes > 0 { audited.done(deletes, mutated) } else { mutated };
         let num_changed = mutated.map_err(|error| to_status(&error))?;
         Ok(Response::new(MutateResponse { num_changed: Some(num_changed) }))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
+        let audited = Audited::new(&request, "reset", &request.get_ref().table);
         let table = self.table(&request.into_inner().table)?;
-        reset(table).await.map_err(|error| to_status(&error))?;
+        audited.done(0, reset(table).await).map_err(|error| to_status(&error))?;
         Ok(Response::new(ResetResponse {}))
     }
 
     async fn configure(&self, request: Request<ConfigureRequest>) -> Result<Response<ConfigureResponse>, Status> {
+        let audited = Audited::new(&request, "configure", &request.get_ref().table);
         let (table, changes) = changes_from_wire(request.into_inner());
         let table = self.table(&table)?;
         // Many items may leave.
-        in_background(move || table.configure(&changes)).await.map_err(|error| to_status(&error))?;
+        let configured = in_background(move || table.configure(&changes)).await;
+        audited.done(0, configured).map_err(|error| to_status(&error))?;
         Ok(Response::new(ConfigureResponse {}))
     }
 
     async fn checkpoint(&self, request: Request<CheckpointRequest>) -> Result<Response<CheckpointResponse>, Status> {
-        let path = self.replay.checkpoint().await.map_err(|error| {
+        let audited = Audited::new(&request, "checkpoint", "");
+        let path = audited.done(0, self.replay.checkpoint().await).map_err(|error| {
             tracing::info!("the save that {} asked for failed: {error}", peer_of(&request));
             to_status(&error)
         })?;
@@ -154,14 +162,18 @@ impl ReplayService for Router {
     }
 
     async fn peek(&self, request: Request<PeekRequest>) -> Result<Response<PeekResponse>, Status> {
+        let audited = Audited::new(&request, "peek", &request.get_ref().table);
         let PeekRequest { table, count, newest } = request.into_inner();
-        let peeked = peek(&self.replay, &table, count as usize, newest).await.map_err(|error| to_status(&error))?;
+        let peeked = peek(&self.replay, &table, count as usize, newest).await;
+        let peeked = audited.done(count as usize, peeked).map_err(|error| to_status(&error))?;
         Ok(Response::new(peeked_to_wire(&peeked)))
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
+        let audited = Audited::new(&request, "get", &request.get_ref().table);
         let GetRequest { table, keys, columns } = request.into_inner();
-        let got = get(self.open()?, &table, &keys, &columns).await.map_err(|error| to_status(&error))?;
+        let got = get(self.open()?, &table, &keys, &columns).await;
+        let got = audited.done(keys.len(), got).map_err(|error| to_status(&error))?;
         Ok(Response::new(got_to_wire(got)))
     }
 

@@ -44,10 +44,11 @@ const NO_HEARTBEAT: Duration = Duration::from_secs(3600);
 
 type Answers = mpsc::Sender<std::result::Result<WriteResponse, Status>>;
 
-/// Serves the stream in a separate task, which ends when the client disconnects.
+/// Serves the stream in a separate task, which ends when the client disconnects. `owner` is the token of the writer.
 pub fn write_stream(
     replay: Arc<Replay>,
     (peer, client): (Arc<Peer>, u64),
+    owner: Option<String>,
     heartbeat: Option<Duration>,
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
@@ -55,7 +56,7 @@ pub fn write_stream(
     let open = replay.connections.add_stream(&peer, StreamKind::Write);
     tokio::spawn(async move {
         let _open = open;
-        serve(replay, (peer, client), heartbeat, requests, answers).await;
+        serve(replay, (peer, client), owner, heartbeat, requests, answers).await;
     });
     ReceiverStream::new(stream)
 }
@@ -63,6 +64,7 @@ pub fn write_stream(
 async fn serve(
     replay: Arc<Replay>,
     (peer, client): (Arc<Peer>, u64),
+    owner: Option<String>,
     heartbeat: Option<Duration>,
     mut requests: Streaming<WriteRequest>,
     answers: Answers,
@@ -78,7 +80,7 @@ async fn serve(
         let error = Error::invalid("the first message of the stream of a writer must contain its writer_id");
         return drop(answers.send(Err(to_status(&error))).await);
     }
-    let guard = replay.ledgers.take(writer_id).await;
+    let guard = replay.ledgers.take(owner.as_deref(), writer_id).await;
     let mut task = WriteStreamTask::new(replay.clone(), Inserter { peer: &peer, client }, heartbeat, guard);
     let ended = task.serve(first, &mut requests, &answers).await;
     let is_complete = ended.is_ok();
@@ -300,7 +302,7 @@ mod tests {
     async fn task() -> WriteStreamTask {
         let replay = Replay::new(vec![queue("queue", 10)], 256 << 20).unwrap();
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
-        let guard = replay.ledgers.take(7).await;
+        let guard = replay.ledgers.take(None, 7).await;
         WriteStreamTask::new(replay, Inserter { peer: &peer, client: 1 }, None, guard)
     }
 

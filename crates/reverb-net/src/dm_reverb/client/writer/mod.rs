@@ -118,8 +118,11 @@ fn ended(shared: &SharedSession, connection: &Connection, status: Option<&Status
     match status.code() {
         // The next server at the address may be one of this package.
         Code::Unimplemented => Err(Error::Unavailable(format!("the server at {peer} was replaced"))),
-        NotFound | InvalidArgument | FailedPrecondition | OutOfRange | ResourceExhausted | PermissionDenied
-        | Unauthenticated => {
+        PermissionDenied | Unauthenticated => {
+            shared.fail(|items| from_status(status, peer).with_remark(&format!("; {items}")));
+            Ok(())
+        }
+        NotFound | InvalidArgument | FailedPrecondition | OutOfRange | ResourceExhausted => {
             let text = status.message();
             shared.fail(|items| {
                 Error::InvalidArgument(format!("the server at {peer} ended the writer: {text}; {items}"))
