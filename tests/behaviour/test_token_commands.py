@@ -137,3 +137,19 @@ def test_a_server_in_a_program_takes_no_tokens_from_the_environment(tmp_path, mo
         assert list(reverb.Client(f"ipv4:127.0.0.1:{server.port}").server_info()) == ["queue"]
     finally:
         server.stop()
+
+
+def test_an_open_server_is_audited_too(serve, tmp_path):
+    _, port, audit = serve(
+        [*SERVER_COMMAND, f"--config=port: 0 {TABLE} {LIMITER}"], REVERB_AUDIT_LOG=str(tmp_path / "audit.jsonl")
+    )
+    client = reverb.Client(f"ipv4:127.0.0.1:{port}")
+    client.insert([1], {"queue": 1.0})
+    client.reset("queue")
+    with pytest.raises(errors.TableNotFoundError):
+        client.get("nowhere", [1])
+    assert [(line["event"], line["proof"], line.get("table"), line.get("result")) for line in audit()] == [
+        ("connect", "none", None, None),
+        ("reset", "none", "queue", "ok"),
+        ("get", "none", "nowhere", "TableNotFound"),
+    ]

@@ -81,4 +81,5 @@ def test_a_server_in_a_program_has_no_files_of_the_environment(environment):
     for name in ("TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA"):
         environment.setenv(f"REVERB_{name}", name)
     assert _settings.ServerOptions.of({}).security.tls is None
-    assert _settings.tls_of_environment() == ServerTLS("TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA")
+    security = _settings.options_of_environment({}).security
+    assert security.tls == ServerTLS("TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA")

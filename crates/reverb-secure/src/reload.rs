@@ -27,6 +27,11 @@ pub struct Reloads {
 }
 
 impl Reloads {
+    /// Whether there is anything to look at.
+    pub fn has_files(&self) -> bool {
+        self.tls.is_some() || self.access.is_some()
+    }
+
     /// Looks at the files at once, and reads those that have changed. Blocks meanwhile.
     pub fn look(&self) {
         if let Some(tls) = &self.tls {

@@ -93,8 +93,10 @@ impl Server {
             runtime.spawn(save_periodically(replay.clone(), interval));
         }
         let reloads = Reloads { tls: options.tls.clone(), access: options.access.clone() };
-        let until = replay.clone();
-        runtime.spawn(reloads.clone().watch(async move { until.closed().await }));
+        if reloads.has_files() {
+            let until = replay.clone();
+            runtime.spawn(reloads.clone().watch(async move { until.closed().await }));
+        }
         let health = Health::default();
         let (reflection, old_reflection) = reflection::services();
         let routes = Routes::new(replay_v1::server::service(replay.clone(), unix_path.clone(), options.heartbeat))
