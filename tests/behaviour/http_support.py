@@ -26,9 +26,11 @@ class Answer:
         self.text = response.read().decode(errors="replace")
 
 
-def ask(port, path, method="GET", host="127.0.0.1", headers=(), body=None):
-    """Sends one request on a connection of its own. `headers` are pairs, `Host` included if it matters."""
-    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
+def ask(port, path, method="GET", host="127.0.0.1", headers=(), body=None, source=None):
+    """Sends one request on a connection of its own. `headers` are pairs, `Host` included if it matters.
+    `source` is the address that it comes from."""
+    here = None if source is None else (source, 0)
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S, source_address=here)
     with contextlib.closing(connection):
         names = [name.lower() for name, _ in headers]
         connection.putrequest(method, path, skip_host="host" in names)

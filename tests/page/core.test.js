@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { page } from "./dom.js";
 
 const core = await page("core.js");
-const { el } = core;
+const { el, reason } = core;
 
 /** Tests a function by a table of `[arguments, expected]`. */
 function cases(name, make, table) {
@@ -179,4 +179,10 @@ test("a copied text is that of the moment, and a refusal is said", async (contex
   key = "2";
   await node.listeners.click();
   assert.deepEqual([copied, node.textContent], [["2"], "Copied"]);
+});
+
+test("the reason of a refusal is read from the answer, if it is there", () => {
+  assert.equal(reason({ message: '{"error": "no such table"}' }), "no such table");
+  assert.equal(reason({ message: "{}" }), "{}");
+  assert.equal(reason(new Error("no answer")), "no answer");
 });

@@ -3,6 +3,10 @@
 class FakeNode {
   parent = null;
 
+  get parentNode() {
+    return this.parent;
+  }
+
   get nextSibling() {
     const { childNodes } = this.parent;
     return childNodes[childNodes.indexOf(this) + 1] ?? null;

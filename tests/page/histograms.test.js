@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { page } from "./dom.js";
 
-const { barsOf, note, reason } = await page("histograms.js");
+const { barsOf, note } = await page("histograms.js");
 
 const texts = (...of) => barsOf(...of).map(({ text, count }) => `${text}: ${count}`);
 
@@ -24,12 +24,6 @@ test("an edge that has no number is infinite", () => {
 
 test("bars of whole numbers name the numbers", () => {
   assert.deepEqual(texts({ edges: [0, 0, 1, 4, null], counts: [7, 5, 2, 1] }), ["0: 7", "1: 5", "2 to 4: 2", "5 or more: 1"]);
-});
-
-test("the reason of a refusal is read from the answer, if it is there", () => {
-  assert.equal(reason({ message: '{"error": "no such table"}' }), "no such table");
-  assert.equal(reason({ message: "{}" }), "{}");
-  assert.equal(reason(new Error("no answer")), "no answer");
 });
 
 test("a histogram says its total, and since when it counts", () => {

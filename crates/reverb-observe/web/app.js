@@ -9,6 +9,7 @@ import {
   fact,
   number,
   rate,
+  reason,
   setAttrs,
   setQuantity,
   setText,
@@ -20,6 +21,7 @@ import {
 import { detailView } from "./detail.js";
 import { Live } from "./live.js";
 import { memoryPanel } from "./panels.js";
+import { signInView } from "./signin.js";
 import { checkpointsPanel, logPanel, progressView } from "./storage.js";
 import { tablesView } from "./tables.js";
 import { lineChart } from "./timeline.js";
@@ -29,7 +31,7 @@ const live = new Live();
 const main = part("#main");
 const header = headerView(part("#header"));
 const notices = noticesView(part("#notices"));
-/** @type {ReturnType<typeof overview> | ReturnType<typeof detailView> | undefined} */
+/** @type {ReturnType<typeof overview> | ReturnType<typeof detailView> | ReturnType<typeof signInView> | undefined} */
 let view;
 
 /** An element of `index.html`. @param {string} selector */
@@ -43,15 +45,17 @@ function part(selector) {
 function headerView(node) {
   const version = el("span", { class: "muted" });
   const address = el("bdi", { class: "mono user" });
-  const [host, up] = ["Host", "Up"].map((label) => fact(label));
+  const [who, host, up] = ["Signed in", "Host", "Up"].map((label) => fact(label));
   node.append(
     el("a", { class: "brand row", href: "#/", "aria-label": "Reverb, overview" }, mark(), el("span", {}, "Reverb"), version),
     el("div", { class: "where row" }, address),
-    el("dl", { class: "server-facts wrap end" }, host.node, up.node),
+    el("dl", { class: "server-facts wrap end" }, who.node, host.node, up.node),
     themeButton(),
   );
   /** @param {Live} live */
-  const update = ({ server }) => {
+  const update = ({ role, server }) => {
+    who.node.hidden = !role?.token;
+    if (role?.token) setUserText(who.value, `as ${role.token} (${role.role})`);
     if (!server) return;
     setText(version, server.version);
     const [first = `pid ${server.pid}`] = server.addresses;
@@ -123,7 +127,7 @@ function noticesView(node) {
     if (error)
       setUserText(
         refused,
-        `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${error.message}`,
+        `The server refused the request for “${name}”${error.status ? ` (${error.status})` : ""}: ${reason(error)}`,
       );
     const load = !lost && server?.state === "loading" ? server.loading : null;
     loading.hidden = !load;
@@ -216,16 +220,25 @@ function show() {
   const table = /^#\/tables\/(\d+)$/.exec(location.hash);
   const first = view === undefined;
   view?.unmount();
-  view = table ? detailView(Number(table[1])) : overview();
+  if (live.signedOut !== undefined) view = signInView(live, location);
+  else view = table ? detailView(Number(table[1])) : overview();
   main.replaceChildren(view.node);
-  update();
+  fill();
   if (!first) {
     scrollTo(0, 0);
     view.heading.focus({ preventScroll: true });
   }
 }
 
+/** Whether the page asks for a token. */
+const asks = () => view !== undefined && "isSignIn" in view;
+
 function update() {
+  if (asks() === (live.signedOut !== undefined)) fill();
+  else show();
+}
+
+function fill() {
   header.update(live);
   notices.update(live);
   document.body.classList.toggle("ready", live.server !== undefined);

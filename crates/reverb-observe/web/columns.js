@@ -1,7 +1,6 @@
 // The columns of one item, each in the view that fits it. The bytes of a column are requested when it scrolls into view.
 
-import { ApiError, bytes, el, fetchApi, number, onceInView, plural, setText, userText } from "./core.js";
-import { reason } from "./histograms.js";
+import { ApiError, bytes, el, fetchApi, number, onceInView, plural, reason, setText, userText } from "./core.js";
 import { barsView, heatView, lineView, makeFollow, pictureView } from "./drawings.js";
 import { numbersView, scalarView, textView, tokensView } from "./texts.js";
 import { decode, sizeOf, viewsOf } from "./values.js";

@@ -6,6 +6,8 @@
 /** @typedef {Node | string | number | boolean | null | undefined} One */
 /** @typedef {One | (One | One[])[]} Child */
 
+import { presented } from "./session.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const REQUEST_MILLISECONDS = 8000;
 
@@ -27,7 +29,7 @@ export async function fetchApi(path, milliseconds = REQUEST_MILLISECONDS) {
   const url = new URL(`api/v1/${path.replace(/^\/?(api\/v1\/)?/, "")}`, document.baseURI);
   let response;
   try {
-    response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(milliseconds) });
+    response = await fetch(url, { ...presented(), cache: "no-store", signal: AbortSignal.timeout(milliseconds) });
   } catch (error) {
     throw new ApiError(0, `the server does not answer: ${reasonOf(error)}`);
   }
@@ -45,6 +47,15 @@ export async function api(path) {
     return await response.json();
   } catch (error) {
     throw new ApiError(0, `the answer to ${path} is not JSON: ${reasonOf(error)}`);
+  }
+}
+
+/** The sentence of a failed request. The API sends it as `{"error": …}`. */
+export function reason(/** @type {any} */ error) {
+  try {
+    return JSON.parse(error.message).error ?? error.message;
+  } catch {
+    return error.message;
   }
 }
 

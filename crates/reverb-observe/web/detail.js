@@ -4,7 +4,7 @@
 
 import { bytes, duration, el, fact, number, rate, setQuantity, setText, setUserText, tableHead, time, userText } from "./core.js";
 import { mountHistograms } from "./histograms.js";
-import { Items } from "./items.js";
+import { mountItems } from "./items.js";
 import { bandOf, flowOf, limiterView, spanChoice, waitsBadge } from "./limiter.js";
 import { heldBar, heldBytes, legendEntry, nothing, panel, removalsPanel, waitsPanel } from "./panels.js";
 import { ratio, signatureTable } from "./tables.js";
@@ -43,7 +43,7 @@ export function detailView(number) {
     missing,
     body,
   );
-  /** @type {{update(table: TableDocument): void, unmount(): void}[]} */
+  /** @type {{update(table: TableDocument, live: Live): void, unmount(): void}[]} */
   let mounted = [];
   /** @type {string | undefined} */
   let shape;
@@ -65,7 +65,7 @@ export function detailView(number) {
         signature.body.replaceChildren(el("div", { class: "scroll" }, signatureTable(table.signature)));
     }
     if (mounted.length === 0) {
-      mounted = [mountHistograms(histograms, table), new Items(items, table)];
+      mounted = [mountHistograms(histograms, table), mountItems(items)];
     }
     for (const part of [badge, facts, limiter, throughput, removals, memory, ...mounted]) part.update(table, live);
   };

@@ -314,6 +314,14 @@ interface WaitDocument {
   reason: string;
 }
 
+/** `/api/v1/role`: who asks, and what it may do. */
+interface RoleDocument {
+  /** Name of its token. Text of users; `null` if the server asks nobody for one. */
+  token: string | null;
+  /** `view`, `use` or `admin`; `admin` if the server asks nobody. */
+  role: string;
+}
+
 /** `/api/v1/clients`. */
 interface ClientsDocument {
   /** The clients that are connected: a process each, in the order in which they connected. The process of the server itself is one if a client in it is used. */

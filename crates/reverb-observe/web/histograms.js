@@ -1,7 +1,7 @@
 // The histograms of a table: of what is in it, by a bounded look, and of what was drawn or left, by counters.
 
 import { round } from "./charts.js";
-import { api, duration, el, number, percent, plural, setText, svg, tableHead } from "./core.js";
+import { api, duration, el, number, percent, plural, reason, setText, svg, tableHead } from "./core.js";
 import { panel } from "./panels.js";
 import { explorable } from "./explore.js";
 
@@ -69,15 +69,6 @@ export function mountHistograms(/** @type {Element} */ element, /** @type {Table
       root.remove();
     },
   };
-}
-
-/** The sentence of a failed request. The API sends it as `{"error": …}`. */
-export function reason(/** @type {any} */ error) {
-  try {
-    return JSON.parse(error.message).error ?? error.message;
-  } catch {
-    return error.message;
-  }
 }
 
 function draw(figure, answer, table, isOpen) {

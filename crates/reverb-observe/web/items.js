@@ -1,8 +1,9 @@
 // A look at the items of a table: a list of a few, and one of them opened. Nothing is drawn from the table.
 
+/** @import { Live } from "./live.js" */
+
 import { columnsView } from "./columns.js";
-import { ApiError, bytes, copyButton, duration, el, fact, fetchApi, number, plural, setAttrs, setText, tableHead, time } from "./core.js";
-import { reason } from "./histograms.js";
+import { ApiError, bytes, copyButton, duration, el, fact, fetchApi, number, plural, reason, setAttrs, setText, setUserText, tableHead, time } from "./core.js";
 import { panel } from "./panels.js";
 
 const COUNT = 20;
@@ -12,8 +13,29 @@ const SAME_CLOCK_SECONDS = 2;
 
 /** @typedef {{item: ItemDocument, columns: ReturnType<typeof columnsView>, facts: HTMLElement}} Opened */
 
+/** Shows items of a table in an element, to those whose role may see what is in them. @param {Element} element */
+export function mountItems(element) {
+  /** @type {Items | undefined} */
+  let items;
+  const words = el("p", { class: "state" });
+  const closed = panel("items", "Items", null, "body");
+  closed.body.append(words);
+  /** @param {TableDocument} table @param {Live} live */
+  const update = (table, { role }) => {
+    if (role?.role !== "view") {
+      items ??= new Items(element, table);
+      return items.update(table);
+    }
+    items?.unmount();
+    items = undefined;
+    setUserText(words, `What is in items needs role use; the token “${role.token}” has role view.`);
+    if (closed.node.parentNode !== element) element.replaceChildren(closed.node);
+  };
+  return { update, unmount: () => items?.unmount() };
+}
+
 /** Shows items of a table in an element. */
-export class Items {
+class Items {
   /** @param {Element} element @param {TableDocument} table */
   constructor(element, table) {
     this.table = table;

@@ -1,6 +1,7 @@
 // The state of the server as the page knows it: asks each second, keeps an hour, and notices a lost server.
 
-import { api, stored, store } from "./core.js";
+import { api, reason, stored, store } from "./core.js";
+import { forget, hasToken, present } from "./session.js";
 
 // As the server does, the page keeps all points of the last minutes, and few of the rest of an hour.
 const NEW_SECONDS = 300;
@@ -42,6 +43,10 @@ export class Live {
   checkpoints = undefined;
   /** Log lines, oldest first. @type {LogLineDocument[] | undefined} */
   log = undefined;
+  /** Who asks, and what it may do. @type {RoleDocument | undefined} */
+  role = undefined;
+  /** Why the page has to sign in, as a sentence; `undefined` if it need not. Until then, it asks nothing. @type {string | undefined} */
+  signedOut = undefined;
   /** Errors of the latest requests, by document. @type {Record<string, any>} */
   errors = {};
   /** Time of the last answer in milliseconds, if the server does not answer. @type {number | undefined} */
@@ -85,9 +90,15 @@ export class Live {
     this.#soon(0);
   }
 
+  /** Presents a token to the server. @param {string} token */
+  async signIn(token) {
+    present(token);
+    await this.#ask();
+  }
+
   #soon(milliseconds) {
     clearTimeout(this.#timer);
-    if (!this.#running) this.#timer = setTimeout(() => this.#ask(), milliseconds);
+    if (!this.#running && this.signedOut === undefined) this.#timer = setTimeout(() => this.#ask(), milliseconds);
   }
 
   async #ask() {
@@ -104,11 +115,18 @@ export class Live {
   }
 
   async #once() {
-    await this.#get("server", "server", (/** @type {ServerDocument} */ server) => {
-      if (this.server && server.server_id !== this.server.server_id) this.#forget();
-      this.server = server;
-    });
+    await Promise.all([
+      this.#get("server", "server", (/** @type {ServerDocument} */ server) => {
+        if (this.server && server.server_id !== this.server.server_id) this.#forget();
+        this.server = server;
+      }),
+      this.#round % SLOW_ROUNDS === 0 && this.#get("role", "role", (/** @type {RoleDocument} */ role) => {
+        this.role = role;
+      }),
+    ]);
     const { server: error } = this.errors;
+    if (error?.status === 401 || (error && this.signedOut !== undefined)) return this.#signOut(error);
+    this.signedOut = undefined;
     if (error) {
       if ([0, 502, 504].includes(error.status)) this.goneSince ??= this.#lastAnswer;
       return;
@@ -144,6 +162,19 @@ export class Live {
     } catch (error) {
       this.errors[name] = error;
     }
+  }
+
+  /** The server does not know who asks. Nothing of what it has told stays. @param {any} error */
+  #signOut(error) {
+    if (error.status !== 401) this.signedOut = `The server could not check the token: ${reason(error)}`;
+    else if (!hasToken()) this.signedOut = "This server needs a token.";
+    else if (this.role) this.signedOut = "The server does not know the token any more: it was removed or replaced. Sign in with another one.";
+    else this.signedOut = "The server does not know this token. See whether it is whole.";
+    forget();
+    this.#forget();
+    this.server = this.tables = this.waits = this.clients = this.verdict = this.checkpoints = this.role = undefined;
+    this.goneSince = undefined;
+    this.errors = {};
   }
 
   /** Another server answers at this address now. */

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 // limit (Connections and calls): calls with a wrong token or none, by address of the peer | {MAX_FAILURES} per second |
-// `RESOURCE_EXHAUSTED`; calls with a valid token are served
+// `RESOURCE_EXHAUSTED`, over HTTP 429; calls with a valid token are served
 /// Maximum number of failures of an address in one [`WINDOW`] that are told what is wrong.
 const MAX_FAILURES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(1);

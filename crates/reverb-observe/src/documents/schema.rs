@@ -290,6 +290,15 @@ pub struct WaitDocument {
     pub reason: String,
 }
 
+/// `/api/v1/role`: who asks, and what it may do.
+#[derive(Debug, Clone, Serialize)]
+pub struct RoleDocument {
+    /// Name of its token. Text of users; `null` if the server asks nobody for one.
+    pub token: Option<String>,
+    /// `view`, `use` or `admin`; `admin` if the server asks nobody.
+    pub role: &'static str,
+}
+
 /// `/api/v1/clients`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientsDocument {

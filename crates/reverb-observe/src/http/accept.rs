@@ -1,5 +1,6 @@
 //! Connections of the HTTP port: how many there are, how long each may take, and how they end.
 
+use super::admission::PeerAddress;
 use super::answer::text;
 use super::guard::{Guard, set_headers};
 use super::health;
@@ -15,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use reverb_secure::{Secured, ServerTls};
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -69,6 +71,7 @@ impl Port {
         &self,
         request: Request<Incoming>,
         activity: &Arc<Activity>,
+        address: SocketAddr,
         is_in_reserve: bool,
     ) -> Response<Body> {
         let _stays = activity.answer();
@@ -81,7 +84,8 @@ impl Port {
             let line = format!("{MAX_CONNECTIONS} HTTP requests are being answered. Try again later.");
             text(StatusCode::SERVICE_UNAVAILABLE, &line)
         } else {
-            let request = Request::from_parts(request, Body::empty());
+            let mut request = Request::from_parts(request, Body::empty());
+            request.extensions_mut().insert(PeerAddress(address));
             self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
         };
         set_headers(response.headers_mut());
@@ -97,9 +101,9 @@ pub async fn accept_from(open: Sender<()>, listener: Listener, port: Arc<Port>, 
     loop {
         tokio::select! {
             accepted = listener.0.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok(accepted) => {
                     if let Some(room) = port.room() {
-                        tokio::spawn(greet(open.clone(), stream, room, port.clone(), stopped.clone()));
+                        tokio::spawn(greet(open.clone(), accepted, room, port.clone(), stopped.clone()));
                     }
                 }
                 Err(error) => {
@@ -132,7 +136,13 @@ struct Room {
 
 /// Serves a connection, after the handshake of TLS if the port has it. A stranger that another one displaces, or that is
 /// there when `stopped` changes, ends without one. The stream is closed before `open` is dropped.
-async fn greet(open: Sender<()>, stream: TcpStream, mut room: Room, port: Arc<Port>, mut stopped: watch::Receiver<()>) {
+async fn greet(
+    open: Sender<()>,
+    (stream, address): (TcpStream, SocketAddr),
+    mut room: Room,
+    port: Arc<Port>,
+    mut stopped: watch::Receiver<()>,
+) {
     let activity = room.place.activity.clone();
     let wrap = |stream| Stream::new(stream, activity);
     let secured = match &port.tls {
@@ -147,13 +157,13 @@ async fn greet(open: Sender<()>, stream: TcpStream, mut room: Room, port: Arc<Po
             () = room.place.displaced() => return,
         },
     };
-    serve(open, secured, room, port, stopped).await;
+    serve(open, (secured, address), room, port, stopped).await;
 }
 
 /// Serves a connection until its client ends it, or `stopped` changes. The stream is closed before `_open` is dropped.
 async fn serve(
     _open: Sender<()>,
-    stream: Secured<Stream>,
+    (stream, address): (Secured<Stream>, SocketAddr),
     mut room: Room,
     port: Arc<Port>,
     mut stopped: watch::Receiver<()>,
@@ -162,7 +172,7 @@ async fn serve(
     let activity = room.place.activity.clone();
     let answer = |request| {
         let (port, activity) = (port.clone(), activity.clone());
-        async move { Ok::<_, Infallible>(port.answer(request, &activity, is_in_reserve).await) }
+        async move { Ok::<_, Infallible>(port.answer(request, &activity, address, is_in_reserve).await) }
     };
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(!is_in_reserve);

@@ -1,14 +1,12 @@
 //! The files of the live page, from the folder `web` of this crate. The build script packs them.
 
-use super::state::HttpState;
-use axum::Router;
+use super::admission::Route;
 use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::read::GzDecoder;
 use std::io::Read;
-use std::sync::Arc;
 
 /// A file of the page.
 struct Asset {
@@ -19,11 +17,11 @@ struct Asset {
 
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The routes of the page: `/` and its files.
-pub fn router() -> Router<Arc<HttpState>> {
-    ASSETS.iter().fold(Router::new(), |router, asset| {
+/// The routes of the page: `/` and its files. They are open, because the page is what asks for a token.
+pub fn routes() -> impl Iterator<Item = Route> {
+    ASSETS.iter().map(|asset| {
         let path = if asset.path == "index.html" { "/".into() } else { format!("/{}", asset.path) };
-        router.route(&path, get(async move |headers: HeaderMap| response(asset, &headers)))
+        Route::open(path, get(async move |headers: HeaderMap| response(asset, &headers)))
     })
 }
 

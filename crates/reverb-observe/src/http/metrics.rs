@@ -1,22 +1,23 @@
 //! `/metrics`: the state of a server for Prometheus, read when it is asked for.
 
+use super::admission::Route;
 use super::state::HttpState;
 use crate::metrics::{collect, plain};
-use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use reverb_secure::Role;
 use std::sync::Arc;
 
 /// Media type of the OpenMetrics format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The route `/metrics`. `sums_tables` shows all tables as one.
-pub fn router(sums_tables: bool) -> Router<Arc<HttpState>> {
+pub fn route(sums_tables: bool) -> Route {
     let answer = move |state: State<Arc<HttpState>>, headers: HeaderMap| metrics(state.0, headers, sums_tables);
-    Router::new().route("/metrics", get(answer))
+    Route::new("/metrics", Role::View, get(answer))
 }
 
 async fn metrics(state: Arc<HttpState>, headers: HeaderMap, sums_tables: bool) -> Response {

@@ -3,7 +3,9 @@
 use super::answer::{Failure, Shared, json, json_bytes};
 use super::query::{Query, expected, number};
 use crate::documents::{self, ColumnBytes};
+use crate::http::admission::Caller;
 use crate::http::state::HttpState;
+use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -34,6 +36,7 @@ pub fn table_number(state: &HttpState, table: &str) -> Result<usize, Failure> {
 /// `GET /api/v1/tables/{table}/items`.
 pub async fn items(
     State(state): Shared,
+    Extension(caller): Extension<Caller>,
     Path(table): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Failure> {
@@ -42,7 +45,10 @@ pub async fn items(
     if let Some(key) = query.number("key")? {
         let described = state.heavy(move |state| {
             let table = &state.replay.tables()[number];
-            item(table, key).map(|item| json(&documents::items(table, &[item])))
+            item(table, key).map(|item| {
+                caller.note_shown("get", table.name(), 1);
+                json(&documents::items(table, &[item]))
+            })
         });
         return described.await?;
     }
@@ -61,12 +67,18 @@ pub async fn items(
     let found = tokio::time::timeout(SEARCH_TIME, search).await.map_err(|_late| {
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, "other searches of the tables take too long; try again later")
     })??;
-    Ok(state.heavy(move |state| json(&documents::items(&state.replay.tables()[number], &found))).await?)
+    let described = state.heavy(move |state| {
+        let table = &state.replay.tables()[number];
+        caller.note_shown("peek", table.name(), found.len());
+        json(&documents::items(table, &found))
+    });
+    Ok(described.await?)
 }
 
 /// `GET /api/v1/tables/{table}/items/{key}/columns/{column}`: its description, or with `raw` its bytes.
 pub async fn column(
     State(state): Shared,
+    Extension(caller): Extension<Caller>,
     Path((table, key, column)): Path<(String, String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Failure> {
@@ -76,6 +88,7 @@ pub async fn column(
     let read = state.heavy(move |state| {
         let table = &state.replay.tables()[table];
         let item = item(table, key)?;
+        caller.note_shown("get", table.name(), 1);
         let missing = || {
             let count = item.trajectory.num_columns();
             Failure::not_found(format!("item {key} has no column {number}; it has {count}, numbered from 0"))

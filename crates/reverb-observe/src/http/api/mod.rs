@@ -8,33 +8,43 @@ mod histograms;
 mod items;
 mod query;
 
+pub use answer::Failure;
+
+use super::admission::{API, Caller, Route};
 use super::state::HttpState;
 use crate::documents;
-use answer::{Failure, Shared, json};
-use axum::Router;
+use answer::{Shared, json};
+use axum::Extension;
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use query::Query;
+use reverb_secure::Role;
 use serde::Serialize;
-use std::sync::Arc;
 
-/// The routes below `/api/v1`.
-pub fn router() -> Router<Arc<HttpState>> {
-    Router::new()
-        .route("/server", get(async |state: Shared| read(state, |s| documents::server(&s.replay)).await))
-        .route("/verdict", get(async |state: Shared| read(state, |s| documents::verdict(&s.replay)).await))
-        .route("/tables", get(async |state: Shared| read(state, |s| documents::tables(&s.replay)).await))
-        .route("/waits", get(async |state: Shared| read(state, |s| documents::waits(&s.replay)).await))
-        .route("/clients", get(async |state: Shared| read(state, |s| documents::clients(&s.replay)).await))
-        .route("/checkpoints", get(async |state: Shared| read(state, |s| documents::checkpoints(&s.replay)).await))
-        .route("/history", get(history))
-        .route("/log", get(log))
-        .route("/tables/{table}/histograms", get(histograms::histograms))
-        .route("/tables/{table}/items", get(items::items))
-        .route("/tables/{table}/items/{key}/columns/{column}", get(items::column))
-        .fallback(async || Failure::new(StatusCode::NOT_FOUND, "there is no such address below /api/v1"))
+/// The routes below [`API`].
+pub fn routes() -> [Route; 12] {
+    use Role::{Use, View};
+    let route = |path, needs, answer| Route::new(format!("{API}{path}"), needs, answer);
+    [
+        route("/role", View, get(async |Extension(caller): Extension<Caller>| json(&caller.document()))),
+        route("/server", View, get(async |state: Shared| read(state, |s| documents::server(&s.replay)).await)),
+        route("/verdict", View, get(async |state: Shared| read(state, |s| documents::verdict(&s.replay)).await)),
+        route("/tables", View, get(async |state: Shared| read(state, |s| documents::tables(&s.replay)).await)),
+        route("/waits", View, get(async |state: Shared| read(state, |s| documents::waits(&s.replay)).await)),
+        route("/clients", View, get(async |state: Shared| read(state, |s| documents::clients(&s.replay)).await)),
+        route(
+            "/checkpoints",
+            View,
+            get(async |state: Shared| read(state, |s| documents::checkpoints(&s.replay)).await),
+        ),
+        route("/history", View, get(history)),
+        route("/log", View, get(log)),
+        route("/tables/{table}/histograms", View, get(histograms::histograms)),
+        // What is in items, rather than how many there are.
+        route("/tables/{table}/items", Use, get(items::items)),
+        route("/tables/{table}/items/{key}/columns/{column}", Use, get(items::column)),
+    ]
 }
 
 /// Makes a document on a thread that may wait for the lock of a table.
