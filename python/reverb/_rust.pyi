@@ -86,8 +86,7 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
     """
 
 def end_log() -> None:
-    """Logs no further events, and waits for those under way; for the end of the interpreter, which no thread survives that
-    waits for it."""
+    """Logs no further events, and waits for those under way. For interpreter exit, which ends threads that log."""
 
 def wait_for_streams(timeout: float) -> None:
     """Waits for clients that were dropped, until their servers have processed the receipts of all their batches."""

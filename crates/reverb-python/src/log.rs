@@ -116,18 +116,20 @@ impl Subscriber for ToPython {
     }
 }
 
+type AuditLine = (Sending, String);
+
 /// Sends a line of the audit to Python. One thread does that for all, which keeps their order, and never makes a caller
 /// wait for the GIL.
 fn audit(line: String) {
     /// The lines for the thread, and the process that has it: a forked one has no threads.
-    static LINES: Mutex<Option<(u32, Sender<(Sending, String)>)>> = Mutex::new(None);
+    static LINES: Mutex<Option<(u32, Sender<AuditLine>)>> = Mutex::new(None);
     let Some(sending) = Sending::begin() else { return };
     let mut lines = LINES.lock();
     let now = fork::generation();
     let sender = match &*lines {
         Some((generation, sender)) if *generation == now => sender.clone(),
         _ => {
-            let (sender, receiver) = channel::<(Sending, String)>();
+            let (sender, receiver) = channel::<AuditLine>();
             let send_all = move || receiver.into_iter().for_each(|(_sending, line)| send_audited(&line));
             let _none_left = std::thread::Builder::new().name("reverb-audit".into()).spawn(send_all);
             *lines = Some((now, sender.clone()));

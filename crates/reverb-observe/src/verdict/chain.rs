@@ -88,6 +88,11 @@ impl Need {
             Self::Buffer => None,
         }
     }
+
+    /// Whether anybody has done at a table what it needs since the start.
+    pub fn was_met(self, table: &TableState) -> bool {
+        if self == Self::Samples { table.was_sampled } else { table.was_inserted }
+    }
 }
 
 impl<'a> Waits<'a> {
@@ -149,7 +154,7 @@ impl<'a> Waits<'a> {
         let does_elsewhere = self.part(client, needs).is_some_and(|[what_it_needs, _]| !what_it_needs.is_empty());
         let mut waits = self.waits_elsewhere(client, table).peekable();
         does_elsewhere
-            && !self.state.tables[table].was_served(needs)
+            && !needs.was_met(&self.state.tables[table])
             && waits.peek().is_some()
             && waits.all(|other| self.pause(other).is_some_and(|pause| !pause.is_live))
     }

@@ -1,6 +1,5 @@
 //! What a verdict rests on: a server at one moment, as plain data.
 
-use super::chain::Need;
 use reverb_core::{LimiterKind, LimiterView};
 use reverb_service::{Departure, Operation, Trouble, WaitKind};
 use std::collections::BTreeSet;
@@ -74,11 +73,6 @@ impl TableState {
             why_samples_wait: view.why_samples_wait(),
             ..Self::default()
         }
-    }
-
-    /// Whether anybody has done what the table needs since the start.
-    pub(super) fn was_served(&self, needs: Need) -> bool {
-        if needs == Need::Samples { self.was_sampled } else { self.was_inserted }
     }
 
     /// Whether items are inserted or sampled.

@@ -98,7 +98,7 @@ impl Waits<'_> {
             Need::Samples => ("nobody has sampled", "drawn from", "nobody draws from"),
             _ => ("nobody has inserted into", "inserted into", "nobody inserts into"),
         };
-        if (cause.is_some() || is_stalled) && !state.was_served(pause.needs) {
+        if (cause.is_some() || is_stalled) && !pause.needs.was_met(state) {
             let was_before =
                 if pause.needs == Need::Samples { state.was_sampled_before } else { state.was_inserted_before };
             let since = if was_before { " since it was restored" } else { "" };
