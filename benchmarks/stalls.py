@@ -95,9 +95,7 @@ def serve(connection, rows):
             rate_limiter=reverb.rate_limiters.MinSize(1),
         )
 
-    with reverb.Server(
-        [table("rows", 2 * rows), table("large", 1), table("small", 1000), table("zstd", 8)]
-    ) as server:
+    with reverb.Server([table("rows", 2 * rows), table("large", 1), table("small", 1000), table("zstd", 8)]) as server:
         port = server.port
         connection.send({"tcp": f"ipv4:127.0.0.1:{port}", "unix": f"localhost:{port}"})
         with server.localhost_client().trajectory_writer(num_keep_alive_refs=1, compression="zstd") as writer:
