@@ -208,12 +208,12 @@ pub fn gather(table: &TableHandle, drawn: Vec<Drawn>, request: &BatchRequest) ->
 ///
 /// # Errors
 /// Those of [`gather`].
-pub async fn gather_in_turn(
-    table: &TableHandle,
+pub fn gather_in_turn<'a>(
+    table: &'a TableHandle,
     drawn: Vec<Drawn>,
-    request: &BatchRequest,
-) -> Result<(Batch, Option<Lease>)> {
-    in_turn(table, drawn, |drawn| gather(table, drawn, request)).await
+    request: &'a BatchRequest,
+) -> impl Future<Output = Result<(Batch, Option<Lease>)>> + use<'a> {
+    in_turn(table, drawn, |drawn| gather(table, drawn, request))
 }
 
 /// Whether a batch of these items is made so fast that a thread that serves clients may do it at once.
@@ -222,23 +222,26 @@ pub fn is_gathered_at_once(drawn: &[Drawn]) -> bool {
 }
 
 /// Makes a batch of drawn items as [`gather_in_turn`] does.
-async fn in_turn<T>(table: &TableHandle, drawn: Vec<Drawn>, work: impl FnOnce(Vec<Drawn>) -> Result<T>) -> Result<T> {
+fn in_turn<T, W>(table: &TableHandle, drawn: Vec<Drawn>, work: W) -> impl Future<Output = Result<T>> + use<T, W>
+where
+    W: FnOnce(Vec<Drawn>) -> Result<T>,
+{
     let decoded = decoded_bytes(drawn.iter().map(|drawn| &drawn.trajectory));
-    let mut undelivered = Undelivered { table, drawn };
+    // Not in the future, which may be dropped before it has begun.
+    let mut undelivered = Undelivered { table: table.clone(), drawn };
     decode(decoded, move || {
         let drawn = std::mem::take(&mut undelivered.drawn);
         on_items(drawn.len(), || work(drawn))
     })
-    .await
 }
 
 /// Drawn items that go back to their table if this is dropped.
-struct Undelivered<'a> {
-    table: &'a TableHandle,
+struct Undelivered {
+    table: TableHandle,
     drawn: Vec<Drawn>,
 }
 
-impl Drop for Undelivered<'_> {
+impl Drop for Undelivered {
     fn drop(&mut self) {
         if !self.drawn.is_empty() {
             self.table.give_back(std::mem::take(&mut self.drawn));
@@ -251,20 +254,25 @@ fn copy(gatherer: &mut Gatherer, table: &TableHandle) -> Batch {
     on_bytes(gatherer.remaining(), || Batch::gather(gatherer, table.signature_token()))
 }
 
-/// Copies the items of a gatherer into a batch. The samples return to the table unless [`Lease::received`] is called.
-fn gather_leased(table: TableHandle, mut gatherer: Gatherer, begun: Instant) -> Leased {
+/// Leases the items of a gatherer, and returns what copies them into a batch. The samples return to the table if that is
+/// dropped, or unless [`Lease::received`] is called.
+fn gather_leased(table: TableHandle, gatherer: Gatherer, begun: Instant) -> impl FnOnce() -> Leased {
     let waited = begun.elapsed();
-    let batch = Batch { waited, ..copy(&mut gatherer, &table) };
-    (batch, Lease::new(table, Arc::new(Mutex::new(gatherer))))
+    let gatherer = Arc::new(Mutex::new(gatherer));
+    let lease = Lease::new(table.clone(), gatherer.clone());
+    move || (Batch { waited, ..copy(&mut gatherer.lock(), &table) }, lease)
 }
 
 /// Makes a batch of drawn items as [`gather_in_turn`] does.
-async fn gather_leased_in_turn(table: TableHandle, drawn: Vec<Drawn>, draw: Draw) -> Result<Leased> {
-    let leased = |drawn| {
+fn gather_leased_in_turn(
+    table: TableHandle,
+    drawn: Vec<Drawn>,
+    draw: Draw,
+) -> impl Future<Output = Result<Leased>> + use<> {
+    in_turn(&table.clone(), drawn, move |drawn| {
         let gatherer = table.stack(drawn, draw.at_least, draw.squeeze_time)?;
-        Ok(gather_leased(table.clone(), gatherer, draw.begun))
-    };
-    in_turn(&table, drawn, leased).await
+        Ok(gather_leased(table, gatherer, draw.begun)())
+    })
 }
 
 /// What a batch needs to be made once its items are drawn.
@@ -318,9 +326,12 @@ impl LocalDraw {
             Call::Done(Ok(drawn)) => match table.stack(drawn, draw.at_least, draw.squeeze_time) {
                 Err(error) => DrawState::Ready(Some(Err(error))),
                 Ok(gatherer) if at_once || gatherer.remaining() <= GATHER_AT_ONCE_BYTES => {
-                    DrawState::Ready(Some(Ok(gather_leased(table, gatherer, begun))))
+                    DrawState::Ready(Some(Ok(gather_leased(table, gatherer, begun)())))
                 }
-                Ok(gatherer) => DrawState::Task(tokio::spawn(async move { Ok(gather_leased(table, gatherer, begun)) })),
+                Ok(gatherer) => {
+                    let gather = gather_leased(table, gatherer, begun);
+                    DrawState::Task(tokio::spawn(async move { Ok(gather()) }))
+                }
             },
             Call::Waiting(waiting) => DrawState::Task(tokio::spawn(async move {
                 let drawn = waiting.result(deadline, Notice::warn).await?;

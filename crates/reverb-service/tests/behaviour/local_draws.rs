@@ -114,6 +114,28 @@ fn a_draw_that_is_withdrawn_before_its_turn_goes_back() {
     });
 }
 
+/// A task that is aborted before it has begun drops what it was given, and runs nothing.
+#[test]
+fn a_draw_that_is_withdrawn_before_its_task_begins_goes_back() {
+    let table = queue("queue", 10);
+    let layout = Layout::new(1, [(DType::UInt8, smallvec![1 << 20], 0)]).unwrap();
+    let trajectory = Trajectory::rows(chunk_of(layout, vec![1; 1 << 20]), 0, 1).unwrap();
+    done!(table.insert(vec![NewItem { trajectory, ..common::item(1) }], here()));
+    let (compressed, many) = queue_of_a_large_item();
+    let runtime = one_thread();
+    for (table, replay) in [(table.clone(), Replay::new(vec![table], 8 << 20).unwrap()), (compressed, many)] {
+        let (hold, held) = channel::<()>();
+        let busy = runtime.spawn(async move { held.recv() });
+        runtime.block_on(async {
+            let draw = LocalDraw::begin(&replay, &request(1), None, false).unwrap();
+            assert_eq!(table.with_table(|table| table.len()), 0);
+            tokio::join!(draw.give_back(), async { drop(hold) });
+            assert_eq!(table.with_table(|table| table.len()), 1);
+        });
+        let _ended = runtime.block_on(busy);
+    }
+}
+
 #[test]
 fn few_small_items_are_gathered_at_once() {
     let table = queue("queue", 10);
