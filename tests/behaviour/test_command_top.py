@@ -94,7 +94,7 @@ def test_top_obeys_its_keys(address):
 
 def test_top_shows_what_waits_and_hides_it(address):
     with Terminal([*COMMAND, "top", address]) as terminal:
-        terminal.wait_for(lambda screen: "insert into table `queue` waits: queue" in screen)
+        terminal.wait_for(lambda screen: "insert into table `queue` waits: the queue" in screen)
         terminal.press("w")
         terminal.wait_for(lambda screen: "s sort" in screen and "insert into table" not in screen)
         terminal.press("q")

@@ -120,7 +120,10 @@ def is_let_in_as(user, path):
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs root on Linux")
 def test_other_users_of_the_socket_are_let_in_and_are_asked_for_tokens(start, tokens):
     server = start(tokens=tokens, unix_peers={OTHER})
-    mode = stat.S_IMODE(os.stat(os.path.dirname(server.unix_path)).st_mode)
+    folder = os.path.dirname(server.unix_path)
+    # The folder for temporary files may be one of this test run, which only its user can enter.
+    os.chmod(os.path.dirname(folder), stat.S_IMODE(os.stat(os.path.dirname(folder)).st_mode) | 0o011)
+    mode = stat.S_IMODE(os.stat(folder).st_mode)
     assert (mode, stat.S_IMODE(os.stat(server.unix_path).st_mode)) == (0o711, 0o666)
     assert [is_let_in_as(user, server.unix_path) for user in (0, OTHER, OTHER + 1)] == [True, True, False]
     with pytest.raises(errors.UnauthenticatedError):
