@@ -402,6 +402,22 @@ def test_one_of_several_servers_counts_as_lost():
             client.sample_batch("queue", 1)
 
 
+@pytest.mark.parametrize(("timeout", "error"), [(60, errors.UnavailableError), (1, errors.DeadlineExceededError)])
+def test_a_balancer_that_has_no_answer_yet_counts_as_a_lost_server(timeout, error):
+    """A balancer takes the connection, but looks for seconds for a server that is up."""
+    with program(SERVER_PROGRAM, FOR_GOOD["stop"][0], "", "") as server:
+        port = int(server.line().split()[0])
+        client = reverb.Client(f"ipv4:127.0.0.1:{port}")
+        client.server_info()
+        end(server, None)
+        assert comes_true(lambda: not is_served(port), PATIENCE_S)
+        check_stopped(client.sample_batch, "queue", 1)
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(error, match="does not answer") as raised:
+            client.sample_batch("queue", 1, timeout=timeout)
+        assert raised.value.is_transient
+        check_stopped(client.sample_batch, "queue", 1)
+
+
 def test_a_server_of_the_same_process_ends_calls_with_cancelled_errors():
     server = reverb.Server([reverb.Table.queue("queue", max_size=1)])
     waiting = Background(server.localhost_client().sample_batch, "queue", 1)

@@ -74,7 +74,7 @@ const SUCCESSOR_TIME: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// [`Error::ServerStopped`] if nobody listens at the address. [`Error::Unavailable`] if somebody does who is not a server:
-/// a balancer, which may have other servers again.
+/// a balancer, which may have other servers again. [`Error::Unreached`] if the deadline passes first.
 pub async fn connect_to_successor(
     endpoint: &Endpoint,
     session: &Session,
@@ -99,8 +99,8 @@ pub async fn connect_to_successor(
             Ok(Ok(_)) | Err(_) => Error::Unavailable("the server does not answer".into()),
         };
         let now = Instant::now();
-        let is_late = now >= limit;
-        if is_late || now - begun >= SUCCESSOR_TIME {
+        if now >= limit || now - begun >= SUCCESSOR_TIME {
+            let is_late = deadline.is_some_and(|deadline| now >= deadline);
             return Err(unreached(endpoint, &error, begun.elapsed(), is_late));
         }
         tokio::time::sleep(BackOff::SHORTEST).await;
