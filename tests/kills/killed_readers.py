@@ -7,8 +7,9 @@ A combination is a road, a table and a reader. In each round a reader takes batc
 it has it. After more than a second it is killed, in the middle of whatever it does. Then the table is emptied here. No
 sample may be missing, and none may come twice that the reader had noted a second before it was killed.
 
-The readers `data_loader` and `dataset` need PyTorch and TensorFlow. The record has the counts of each combination.
-`tests/kills/record.json` is the last whole one; a run with `--add` replaces those of the combinations that it has made.
+The readers `data_loader` and `dataset` need PyTorch and TensorFlow. The record has the counts of each combination, and
+when they were made. `tests/kills/record.json` is the last whole one; a run with `--add` replaces those of the
+combinations that it has made.
 """
 
 import argparse
@@ -210,7 +211,7 @@ def main():
     record = json.loads(arguments.record.read_text()) if arguments.add and arguments.record.exists() else {}
     names = ("rounds", "noted", "lost", "again", "again_after_a_second")
     for name, *counts in run(arguments.rounds, arguments.readers, parallel=arguments.parallel):
-        record[name] = dict(zip(names, counts, strict=True))
+        record[name] = {"date": time.strftime("%Y-%m-%d"), **dict(zip(names, counts, strict=True))}
         print(name, record[name], flush=True)
         arguments.record.write_text(json.dumps(record, indent=1) + "\n")
     bad = [name for name, counts in record.items() if counts["lost"] or counts["again_after_a_second"]]
