@@ -375,7 +375,11 @@ pub fn convert<'py>(data: &Bound<'py, PyAny>) -> PyReverbResult<(Vec<Leaf<'py>>,
             other => other,
         })
     };
-    let leaves = objects.into_iter().enumerate().map(to_leaf).collect::<PyReverbResult<_>>()?;
+    // Not collected, which would not know the number of leaves before the end.
+    let mut leaves = Vec::with_capacity(objects.len());
+    for object in objects.into_iter().enumerate() {
+        leaves.push(to_leaf(object)?);
+    }
     Ok((leaves, structure))
 }
 

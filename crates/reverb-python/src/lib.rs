@@ -24,6 +24,7 @@ mod inserts;
 mod items;
 mod kernel;
 mod key_check;
+mod key_order;
 mod loader;
 mod log;
 mod nest;

@@ -1,6 +1,7 @@
 //! Flattens nests of Python objects by dm-tree's rules.
 
 use crate::column::TrajectoryColumn;
+use crate::key_order::key_order;
 use crate::records::RAGGED;
 use crate::scalar::scalar_dtype;
 use numpy::PyUntypedArray;
@@ -8,7 +9,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 
 /// Collects the leaves of a nest: those of mappings in key order, those of sequences and named tuples in their own
 /// order. `None` and a `reverb.Ragged` are leaves.
@@ -188,12 +188,7 @@ fn walk_sorted<'py>(
         let Ok(key) = key.cast_into::<PyString>() else { return Ok(false) };
         children.push((key, child));
     }
-    let mut order: SmallVec<[(Cow<'_, str>, usize); 8]> = SmallVec::new();
-    for (index, (key, _)) in children.iter().enumerate() {
-        order.push((key.to_cow()?, index));
-    }
-    // UTF-8 sorts in the order of code points, like strings in Python.
-    order.sort_unstable();
-    order.iter().try_for_each(|(_, index)| visit(&children[*index].0, &children[*index].1))?;
+    let order = key_order(&children)?;
+    order.iter().map(|&index| &children[index as usize]).try_for_each(|(key, child)| visit(key, child))?;
     Ok(true)
 }

@@ -144,21 +144,22 @@ impl Table {
     /// A table that is then over `max_size` or `max_bytes` removes the items that its remover chooses, possibly the new
     /// one. The time stamp of the item is `now_nanos`, or one nanosecond after the previous stamp if the clock has not
     /// advanced: stamps give the order of inserts.
-    pub fn insert(&mut self, item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
-        let priority = if item.takes_largest { item.priority.max(self.largest_priority()) } else { item.priority };
-        self.note_priority(priority);
+    pub fn insert(&mut self, mut item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
+        if item.takes_largest {
+            item.priority = item.priority.max(self.largest_priority());
+        }
+        self.note_priority(item.priority);
         let inserted_at = now_nanos.max(self.last_inserted_at.saturating_add(1));
         let oldest = self.remover.oldest().filter(|_| self.is_full());
         let entered = match self.slab.enter(item.key, oldest.unwrap_or_else(|| self.slab.free_slot())) {
             Ok(entered) => entered,
             Err(slot) => {
-                self.set_priority(slot, priority);
+                self.set_priority(slot, item.priority);
                 self.counting.priority_updates += 1;
                 removed.push(item.trajectory);
                 return;
             }
         };
-        let item = NewItem { priority, ..item };
         if oldest.is_some() {
             self.replace(entered, item, inserted_at, removed);
         } else {
