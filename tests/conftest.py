@@ -2,6 +2,8 @@
 
 import ctypes
 import fcntl
+import json
+import logging
 import os
 import shutil
 import signal
@@ -141,6 +143,18 @@ def start():
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def audited(caplog):
+    """The lines of the audit so far, of some events or of all: `audited("connect", "refuse")`."""
+    caplog.set_level(logging.INFO, logger="reverb.audit")
+
+    def lines(*events):
+        lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "reverb.audit"]
+        return [line for line in lines if not events or line["event"] in events]
+
+    return lines
 
 
 @pytest.fixture

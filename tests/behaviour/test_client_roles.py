@@ -1,8 +1,5 @@
 """What clients with a certificate may do, where a server has no tokens."""
 
-import json
-import logging
-
 import pytest
 from behaviour_support import draw_values, eventually, insert_values, make_table
 from tls_support import Authority, address_of
@@ -11,26 +8,6 @@ import reverb
 from reverb import errors
 
 pytestmark = pytest.mark.ports
-
-
-@pytest.fixture
-def start():
-    servers = []
-
-    def start(**options):
-        servers.append(reverb.Server([make_table()], **options))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
-
-
-@pytest.fixture
-def audited(caplog):
-    """The lines of the audit so far."""
-    caplog.set_level(logging.INFO, logger="reverb.audit")
-    return lambda: [json.loads(record.getMessage()) for record in caplog.records if record.name == "reverb.audit"]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +24,7 @@ def client_of(authority):
 @pytest.fixture
 def start_for(start, authority):
     certificate = authority.sign("server")
-    return lambda role: start(tls=reverb.ServerTLS(*certificate, authority.ca, role))
+    return lambda role: start(make_table(), tls=reverb.ServerTLS(*certificate, authority.ca, role))[0]
 
 
 def test_their_role_decides_and_the_socket_of_the_own_user_may_do_everything(start_for, client_of):
@@ -64,7 +41,7 @@ def test_their_role_decides_and_the_socket_of_the_own_user_may_do_everything(sta
 
 
 def test_they_may_use_a_server_by_default(start, authority, client_of):
-    server = start(tls=reverb.ServerTLS(*authority.sign("server"), authority.ca))
+    server, _ = start(make_table(), tls=reverb.ServerTLS(*authority.sign("server"), authority.ca))
     client = client_of(server)
     insert_values(client, [1])
     assert draw_values(client) == [1]
@@ -79,7 +56,7 @@ def test_what_they_do_is_audited(start_for, client_of, audited):
     client.delete("table", [9])
     client.configure_table("table", max_size=10)
     client.reset("table")
-    eventually(lambda: [line for line in audited() if line["event"] == "reset"])
+    eventually(lambda: audited("reset"))
     events = {line["event"]: line for line in audited()}
     assert list(events) == ["connect", "get", "delete", "configure", "reset"]
     assert (events["get"]["table"], events["get"]["count"]) == ("table", 2)

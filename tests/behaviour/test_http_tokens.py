@@ -63,18 +63,6 @@ def contents(server):
     return ("/api/v1/tables/0/items", f"/api/v1/tables/0/items?key={key_of_item(server)}", column, f"{column}?raw")
 
 
-@pytest.fixture
-def audited(caplog):
-    """The lines of the audit so far, of some events."""
-    caplog.set_level(logging.INFO, logger="reverb.audit")
-
-    def lines(*events):
-        lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "reverb.audit"]
-        return [line for line in lines if line["event"] in events]
-
-    return lines
-
-
 @only_linux
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_each_path_is_for_those_with_its_role(server, method):
