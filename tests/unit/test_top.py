@@ -16,7 +16,7 @@ from reverb.cli.observing import Observation
 from reverb.cli.top_view import ORDERS, View
 
 HOSTILE = "evil\x1b[31m\u202e[bold]表"
-SENTENCE = "insert into table `queue` waits: queue is full: 2 of 2 wait to be sampled, which is a rather long sentence"
+SENTENCE = "the queue is full (200 of 200 items); 1 more sample until an insert may go"
 
 
 def limiter(diff=0.0, low=None, high=None, min_size=1):
