@@ -1,12 +1,13 @@
 """The HTTP port of a server with TLS."""
 
 import dataclasses
+import re
 import socket
 import ssl
 import urllib.request
 
 import pytest
-from behaviour_support import PATIENCE_S, make_table
+from behaviour_support import PATIENCE_S, eventually, make_table
 from tls_support import Authority
 
 import reverb
@@ -56,6 +57,24 @@ def test_a_request_without_tls_is_told_so(server):
     head, _, body = answer.decode().partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 400 ")
     assert body == "This port speaks TLS. Use https://.\n"
+
+
+def test_handshakes_that_fail_are_counted_and_probes_of_the_ports_are_not(server, authority):
+    def failed():
+        return int(re.search(r"(?m)^reverb_handshake_failures_total (\d+)", read(server, "/metrics", authority)[1])[1])
+
+    assert failed() == 0
+    for port in (server.port, server.http_port):
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    for number, port in enumerate((server.port, server.http_port)):
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as stranger:
+            stranger.sendall(b"no TLS")
+            while stranger.recv(4096):
+                pass
+        eventually(lambda number=number: failed() == number + 1)
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(server.dashboard_url, timeout=PATIENCE_S)
+    eventually(lambda: failed() == 3)
 
 
 def test_strangers_that_make_no_handshake_hold_up_nobody(server, authority):

@@ -55,14 +55,21 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running(folder, rules, targets):
-    """A Prometheus that scrapes addresses each second, as the job `reverb`, and evaluates rules as often."""
+def running(folder, rules, targets, token="none"):
+    """A Prometheus that scrapes addresses each second, as the job `reverb`, and evaluates rules as often. It shows the
+    token to all of them."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": "reverb", "static_configs": [{"targets": targets}]}],
+        "scrape_configs": [
+            {
+                "job_name": "reverb",
+                "authorization": {"credentials": token},
+                "static_configs": [{"targets": targets}],
+            }
+        ],
     }
     # JSON is YAML.
     (folder / "prometheus.yml").write_text(json.dumps(config))

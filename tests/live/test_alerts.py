@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 
 import numpy as np
 import prometheus_support
 import pytest
 from prometheus_support import PATIENCE_S
+from token_support import token_of, write_tokens
 
 import reverb
 
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 RULES = pathlib.Path(__file__).parents[2] / "packaging/prometheus/alerts.yml"
 COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()", "serve"]
 # In tests seconds stand for what are minutes, at one scrape a second.
-QUICK = {"for: 1m": "for: 5s", "for: 2m": "for: 5s", "15 * 60": "15 * 1"}
+QUICK = {"for: 1m": "for: 5s", "for: 2m": "for: 5s", "for: 10m": "for: 10s", "[5m]": "[5s]", "15 * 60": "15 * 1"}
 ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
 # What is broken, and which alerts say so.
 DUE = {
@@ -34,6 +36,8 @@ DUE = {
     "unsaved": {"ReverbNeverSaved", "ReverbSaveFailed"},
     "stale": {"ReverbCheckpointOld", "ReverbSaveFailed"},
     "dead": {"ReverbDown"},
+    "mistaken": set(),
+    "guessed": {"ReverbAuthFailures"},
     "full": {"ReverbMemoryNearLimit"},
 }
 
@@ -53,14 +57,14 @@ class Served:
 
     Args:
       folder: Folder for its file, its log and its checkpoints.
-      checkpoint: Further lines of the section [checkpoint].
+      further: Further lines of its file, of the section [checkpoint] first.
     """
 
-    def __init__(self, folder, checkpoint=""):
+    def __init__(self, folder, further=""):
         folder.mkdir()
         self.kept, self._log = folder / "kept", folder / "log"
         file = folder / "tables.toml"
-        file.write_text(f'[tables.queue]\nqueue = 3\n[checkpoint]\npath = "{self.kept}"\n{checkpoint}')
+        file.write_text(f'[tables.queue]\nqueue = 3\n[checkpoint]\npath = "{self.kept}"\n{further}')
         with self._log.open("wb") as log:
             self.process = subprocess.Popen([*COMMAND, str(file)], stdout=log, stderr=log)
         end = time.monotonic() + PATIENCE_S
@@ -110,6 +114,16 @@ def full(address):
     return server
 
 
+def is_refused(server):
+    """Whether a server refuses somebody who shows a wrong token."""
+    request = urllib.request.Request(f"http://{server.address}/metrics", headers={"Authorization": "Bearer guessed"})
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 429)
+    return False
+
+
 @contextlib.contextmanager
 def overfull(server):
     """Inserts more than fits, and at the end makes room for it."""
@@ -134,10 +148,21 @@ def busy_learner(server):
             learner.stdin.close()
 
 
+def quick_rules(folder):
+    """Writes the rules with seconds for minutes, and returns the path."""
+    rules = RULES.read_text()
+    for slow, quick in QUICK.items():
+        assert slow in rules
+        rules = rules.replace(slow, quick)
+    (folder / "alerts.yml").write_text(rules)
+    return folder / "alerts.yml"
+
+
 @pytest.fixture(scope="module")
 def firing(tmp_path_factory):
     """The names of alerts that were ever due, by what is broken."""
     folder = tmp_path_factory.mktemp("alerts")
+    auth = f'[auth]\ntokens_file = "{write_tokens(folder / "tokens.toml", prometheus="view")}"\n'
     servers = {
         "healthy": Served(folder / "healthy", "interval = 2.0\n"),
         "asked": Served(folder / "asked"),
@@ -146,16 +171,14 @@ def firing(tmp_path_factory):
         "unsaved": Served(folder / "unsaved", "interval = 10.0\n"),
         "stale": Served(folder / "stale", "interval = 2.0\n"),
         "dead": Served(folder / "dead"),
+        "mistaken": Served(folder / "mistaken", auth),
+        "guessed": Served(folder / "guessed", auth),
     }
     servers["unsaved"].break_disk()
     proxy = full(servers["asked"].address)
     addresses = {what: server.address for what, server in servers.items()}
     addresses["full"] = f"127.0.0.1:{proxy.server_port}"
-    rules = RULES.read_text()
-    for slow, quick in QUICK.items():
-        assert slow in rules
-        rules = rules.replace(slow, quick)
-    (folder / "alerts.yml").write_text(rules)
+    rules = quick_rules(folder)
     done = threading.Event()
 
     def act():
@@ -167,17 +190,22 @@ def firing(tmp_path_factory):
         while not done.is_set():
             list(servers["healthy"].client.sample("queue", num_samples=1))
 
-    threads = [threading.Thread(target=work, daemon=True) for work in (act, learn)]
+    def guess():
+        while not done.wait(0.2):
+            is_refused(servers["guessed"])
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (act, learn, guess)]
     for thread in threads:
         thread.start()
     try:
-        running = prometheus_support.running(folder, folder / "alerts.yml", list(addresses.values()))
+        running = prometheus_support.running(folder, rules, list(addresses.values()), token_of("prometheus"))
         patient = servers["patient"]
         with overfull(servers["stuck"]), overfull(patient), busy_learner(patient), running as prometheus:
             prometheus.wait_for("sum(up)", lambda count: count == len(addresses))
             prometheus.wait_for(
                 f'reverb_checkpoints_total{{instance="{addresses["stale"]}", result="ok"}}', lambda count: count > 0
             )
+            assert is_refused(servers["mistaken"])
             servers["stale"].break_disk()
             servers["dead"].stop()
             expected = sum(map(len, DUE.values()))

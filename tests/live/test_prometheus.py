@@ -201,6 +201,14 @@ MADE_SERIES = {
                 made("reverb_checkpoint_last_success_timestamp_seconds", "0+60x400", **C),
                 made("reverb_checkpoint_last_success_timestamp_seconds", "0x400", instance="d"),
                 made("reverb_checkpoint_last_failed", "0x20 1x10 0x100", **A),
+                # A client tries again twice a minute, with two mistakes; one trusts no certificate; one was wrong once.
+                made("reverb_auth_failures_total", "0+1x100", **A, reason="no_token"),
+                made("reverb_auth_failures_total", "0+1x100", **A, reason="role"),
+                made("reverb_handshake_failures_total", "0x100", **A),
+                made("reverb_auth_failures_total", "0x100", **B, reason="role"),
+                made("reverb_handshake_failures_total", "0+2x100", **B),
+                made("reverb_auth_failures_total", "0x5 100x100", **C, reason="role"),
+                made("reverb_handshake_failures_total", "0x100", **C),
             ],
             "alert_rule_test": [
                 due("11m", "ReverbDown", "critical"),
@@ -217,6 +225,9 @@ MADE_SERIES = {
                 due("39m", "ReverbCheckpointOld", "critical"),
                 due("42m", "ReverbCheckpointOld", "critical", B),
                 due("10m", "ReverbMemoryNearLimit", "critical", A),
+                due("9m", "ReverbAuthFailures", "warning"),
+                due("13m", "ReverbAuthFailures", "warning", A, B),
+                due("20m", "ReverbAuthFailures", "warning", A, B),
             ],
         }
     ],

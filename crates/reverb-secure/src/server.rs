@@ -16,6 +16,7 @@ use rustls::{ConfigBuilder, ServerConfig, WantsVerifier};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -62,6 +63,7 @@ pub struct ServerTls {
     loaded: ArcSwap<Loaded>,
     guests: Guests,
     watched: Watched,
+    failed_handshakes: AtomicU64,
 }
 
 /// What was read from the files.
@@ -87,7 +89,7 @@ impl ServerTls {
     pub fn new(files: TlsFiles) -> Result<Self> {
         let watched = Watched::new(files.paths());
         let loaded = ArcSwap::from_pointee(Loaded::read(&files)?);
-        Ok(Self { files, loaded, guests: Guests::default(), watched })
+        Ok(Self { files, loaded, guests: Guests::default(), watched, failed_handshakes: AtomicU64::new(0) })
     }
 
     /// Makes the handshake on a connection that was just accepted, before `wrap` is called on it. A client that speaks no
@@ -115,6 +117,7 @@ impl ServerTls {
         if stream.peek(&mut first).await? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
+        let attempt = Attempt(&self.failed_handshakes);
         if first[0] != TLS_HANDSHAKE {
             match port {
                 Port::Grpc => answers::to_grpc(&mut stream).await?,
@@ -138,6 +141,7 @@ impl ServerTls {
             linger(stream).await;
             return Err(io::Error::new(ErrorKind::InvalidData, "the client does not speak HTTP/2"));
         }
+        attempt.succeeds();
         stream.get_mut().0.lift();
         let stay = self.guests.add(stream.get_ref().1.peer_certificates());
         // It may have been let in by authorities that were replaced meanwhile.
@@ -168,6 +172,12 @@ impl ServerTls {
         self.watched.failures()
     }
 
+    /// Returns how many handshakes have failed. Connections on which the client has sent nothing are not counted: a probe
+    /// of the port sends nothing.
+    pub fn failed_handshakes(&self) -> u64 {
+        self.failed_handshakes.load(Relaxed)
+    }
+
     /// Ends the connections whose clients the authorities of now do not know, if those were others before.
     fn end_strangers(&self, before: &Loaded) {
         let now = self.loaded.load();
@@ -179,6 +189,22 @@ impl ServerTls {
         if ended > 0 {
             tracing::warn!(ended, "connections ended whose clients no authority knows any more: {ended}");
         }
+    }
+}
+
+/// A handshake that a client has begun. It counts as failed if it is dropped before it succeeds, also when it took too
+/// long or gave way to another one.
+struct Attempt<'a>(&'a AtomicU64);
+
+impl Attempt<'_> {
+    fn succeeds(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
     }
 }
 

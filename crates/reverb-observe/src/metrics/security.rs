@@ -5,6 +5,8 @@ use reverb_secure::{Reason, Reloads};
 use std::fmt::Result;
 
 const REFUSED: Family = Family::plain("reverb_auth_failures", "Calls that were refused, by reason.");
+const FAILED_HANDSHAKES: Family =
+    Family::plain("reverb_handshake_failures", "Handshakes of TLS that clients have begun and that have failed.");
 const FAILED_RELOADS: Family =
     Family::plain("reverb_reload_failures", "Changed files that were refused, so that those before stay in use.");
 
@@ -14,6 +16,8 @@ pub fn write(writer: &mut Writer<'_>, security: &Reloads) -> Result {
     let refused =
         Reason::ALL.map(|reason| ([("reason", reason.name())], access.map_or(0, |access| access.refused(reason))));
     writer.counters(&REFUSED, refused.iter().map(|(labels, count)| (&labels[..], (*count).into())))?;
+    let failed = security.tls.as_ref().map_or(0, |tls| tls.failed_handshakes());
+    writer.counters(&FAILED_HANDSHAKES, [(&[][..], failed.into())].into_iter())?;
     let failed = security.failed_reloads().map(|(files, count)| ([("files", files)], count));
     writer.counters(&FAILED_RELOADS, failed.iter().map(|(labels, count)| (&labels[..], (*count).into())))
 }
