@@ -175,6 +175,34 @@ def test_what_is_shown_of_items_is_audited(server, audited):
     assert refused["method"] == "/api/v1/tables/{table}/items"
 
 
+@only_linux
+def test_who_comes_is_audited_once_however_often_it_asks(tmp_path, audited):
+    path = write_tokens(tmp_path / "tokens.toml", **ROLES)
+    server = reverb.Server([make_table()], tokens=reverb.Tokens.from_file(path))
+    try:
+        here, there = next(SOURCES), next(SOURCES)
+        for _ in range(3):
+            # Each request has a connection of its own, as those of Prometheus.
+            assert ask_as(server, "watcher", "/metrics", source=here).status == 200
+            assert ask_as(server, "watcher", "/api/v1/history", source=here).status == 200
+        assert statuses(server, "boss", 10) == [200] * 10
+        assert ask_as(server, "watcher", "/metrics", source=there).status == 200
+        write_tokens(path, watcher="use", boss="admin")
+        server.reload()
+        assert ask_as(server, "watcher", "/metrics", source=here).status == 200
+        # Neither these nor those who are refused have come.
+        for name, path in ((None, "/metrics"), ("wrong", "/metrics"), (None, "/livez"), (None, "/")):
+            ask_as(server, name, path, source=next(SOURCES))
+        eventually(lambda: len(audited("refuse")) == 2)
+        came = [(line["who"], line["role"], line["address"].split(":")[0]) for line in audited("connect")]
+        wanted = [("watcher", "view", here), ("boss", "admin", "127.0.0.1")]
+        assert came == [*wanted, ("watcher", "view", there), ("watcher", "use", here)]
+        kinds = {(line["proof"], line["road"], line["result"]) for line in audited("connect")}
+        assert kinds == {("token", "http", "ok")}
+    finally:
+        server.stop()
+
+
 def test_without_tokens_what_is_shown_is_audited_too(tmp_path, audited):
     authority = Authority(tmp_path)
     server = reverb.Server([make_table()], tls=reverb.ServerTLS(*authority.sign("server"), client_ca=authority.ca))

@@ -149,7 +149,7 @@ def test_an_open_server_is_audited_too(serve, tmp_path):
     with pytest.raises(errors.TableNotFoundError):
         client.get("nowhere", [1])
     assert [(line["event"], line["proof"], line.get("table"), line.get("result")) for line in audit()] == [
-        ("connect", "none", None, None),
+        ("connect", "none", None, "ok"),
         ("reset", "none", "queue", "ok"),
         ("get", "none", "nowhere", "TableNotFound"),
     ]

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 /// What a caller may do. Each role may do what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Sees numbers: sizes, rates, waits. Never the content of items.
     View,

@@ -3,6 +3,7 @@
 use super::answer::text;
 use super::api::Failure;
 use super::state::HttpState;
+use super::visitors::Visitor;
 use crate::documents::RoleDocument;
 use axum::body::Body;
 use axum::extract::State;
@@ -11,9 +12,10 @@ use axum::http::{Request, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use reverb_secure::{Access, AuditValue, Guest, Origin, Reason, Refusal, Role};
+use reverb_secure::{Access, AuditEntry, AuditValue, Guest, Origin, Reason, Refusal, Role};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The start of the paths whose answers are JSON.
 pub const API: &str = "/api/v1";
@@ -81,6 +83,9 @@ impl Check {
         };
         let asked = request.uri().path().to_owned();
         let caller = Caller { guest: guest.clone(), access: Some(access.clone()), address, path: check.path };
+        if caller.visitor().is_some_and(|visitor| check.state.visitors.note(visitor, Instant::now())) {
+            caller.note("connect", &[("road", AuditValue::Text("http")), ("result", AuditValue::Text("ok"))]);
+        }
         request.extensions_mut().insert(caller);
         let Some(guest) = guest else { return next.run(request).await };
         tokio::select! {
@@ -147,23 +152,33 @@ impl Caller {
         RoleDocument { token: guest.token().map(str::to_owned), role: guest.role.name() }
     }
 
+    /// Returns who it is, if it has shown a token.
+    fn visitor(&self) -> Option<Visitor> {
+        let guest = self.guest.as_deref()?;
+        let address = self.address.map(|PeerAddress(address)| address.ip());
+        Some(Visitor { token: guest.token()?.to_owned(), role: guest.role, address })
+    }
+
     /// Writes into the audit, if the server has one, that the caller is shown so many items of a table.
     pub fn note_shown(&self, event: &'static str, table: &str, count: usize) {
+        let text = AuditValue::Text;
+        let count = AuditValue::Number(count as u64);
+        let what = [("method", text(&self.path)), ("table", text(table)), ("count", count), ("result", text("ok"))];
+        self.note(event, &what);
+    }
+
+    /// Writes into the audit, if the server has one, what the caller does.
+    fn note(&self, event: &'static str, what: &[AuditEntry<'_>]) {
         let (Some(access), text) = (&self.access, AuditValue::Text) else { return };
-        let guest = self.guest.as_deref();
-        access.audit().write(
-            event,
-            &[
-                ("who", text(guest.and_then(Guest::token).unwrap_or_default())),
-                ("proof", text(guest.map_or("none", |guest| guest.proof.kind()))),
-                ("role", text(self.document().role)),
-                ("address", text(&text_of(self.address))),
-                ("method", text(&self.path)),
-                ("table", text(table)),
-                ("count", AuditValue::Number(count as u64)),
-                ("result", text("ok")),
-            ],
-        );
+        let (guest, address) = (self.guest.as_deref(), text_of(self.address));
+        let mut entries = vec![
+            ("who", text(guest.and_then(Guest::token).unwrap_or_default())),
+            ("proof", text(guest.map_or("none", |guest| guest.proof.kind()))),
+            ("role", text(self.document().role)),
+            ("address", text(&address)),
+        ];
+        entries.extend_from_slice(what);
+        access.audit().write(event, &entries);
     }
 }
 

@@ -14,6 +14,7 @@ mod metrics;
 mod places;
 mod state;
 mod stream;
+mod visitors;
 
 pub use state::{Failed, HttpState};
 

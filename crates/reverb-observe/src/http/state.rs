@@ -3,6 +3,7 @@
 use super::answer::text;
 use super::histogram_cache::HistogramCache;
 use super::history::History;
+use super::visitors::Visitors;
 use crate::calls::{Calls, Methods};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -26,6 +27,7 @@ pub struct HttpState {
     pub security: Reloads,
     pub(super) history: Arc<History>,
     pub(super) histograms: HistogramCache,
+    pub(super) visitors: Visitors,
     heavy: Arc<Semaphore>,
 }
 
@@ -38,6 +40,7 @@ impl HttpState {
             security: Reloads::default(),
             history: Arc::default(),
             histograms: HistogramCache::default(),
+            visitors: Visitors::default(),
             heavy: Arc::new(Semaphore::new(MAX_HEAVY)),
         }
     }

@@ -56,7 +56,8 @@ impl CheckCalls {
         let is_new = peer.is_some_and(|peer| peer.identify(guest.token(), guest.proof.kind(), guest.role.name()));
         let caller = Caller::new(guest, peer.cloned(), self.access.clone());
         if is_new {
-            caller.note("connect", &[]);
+            let road = peer.map_or("", |peer| peer.road.name());
+            caller.note("connect", &[("road", AuditValue::Text(road)), ("result", AuditValue::Text("ok"))]);
         }
         Ok(Some(caller))
     }
