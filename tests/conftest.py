@@ -145,6 +145,31 @@ def start():
         server.stop()
 
 
+@pytest.fixture(params=("unix", "tls"))
+def serve_secured(request, tmp_path, monkeypatch):
+    """Starts servers that ask for tokens, and gives one to the programs that the test starts, by their environment:
+    `serve_secured(table, ..., role="use")` returns the server and its address."""
+    import tls_support
+    import token_support
+
+    import reverb
+
+    def serve(*tables, role="use", **options):
+        tokens = token_support.write_tokens(tmp_path / "tokens.toml", program=role)
+        own = tmp_path / "program.token"
+        own.write_text(token_support.token_of("program"))
+        monkeypatch.setenv("REVERB_TOKEN_FILE", str(own))
+        if request.param == "tls":
+            authority = tls_support.Authority(tmp_path)
+            monkeypatch.setenv("REVERB_CA", authority.ca)
+            options["tls"] = reverb.ServerTLS(*authority.sign("server"))
+        server = reverb.Server(list(tables), tokens=reverb.Tokens.from_file(tokens), **options)
+        request.addfinalizer(server.stop)
+        return server, tls_support.address_of(server) if request.param == "tls" else f"localhost:{server.port}"
+
+    return serve
+
+
 @pytest.fixture
 def audited(caplog):
     """The lines of the audit so far, of some events or of all: `audited("connect", "refuse")`."""

@@ -310,3 +310,35 @@ def test_a_program_ends_while_its_iterators_are_running():
 
 def test_no_tensorflow_is_loaded_before_it_is_needed():
     run_program("import reverb, sys; reverb.loaders.NumpyLoader; assert 'tensorflow' not in sys.modules")
+
+
+SECURED = """
+    import sys, tensorflow as tf, reverb
+    address, dtypes = sys.argv[1], {"a": tf.int64, "b": tf.float32}
+    client = reverb.TFClient(address)
+    data = [tf.constant([7], tf.int64), tf.constant([[1.0, 1.0]])]
+    try:
+        client.insert(data, tf.constant(["table"]), tf.constant([1.0], tf.float64))
+        options = {"max_in_flight_samples_per_worker": 1, "rate_limiter_timeout_ms": 1000}
+        shapes = {"a": tf.TensorShape([1]), "b": tf.TensorShape([1, 2])}
+        items = reverb.TrajectoryDataset(address, "table", dtypes, shapes, **options)
+        print([int(item.data["a"][0]) for item in items.take(2)])
+        shapes = {"a": tf.TensorShape([]), "b": tf.TensorShape([2])}
+        steps = reverb.TimestepDataset(address, "table", dtypes, shapes, **options)
+        print([int(step.data["a"]) for step in steps.take(1)])
+        print(int(client.sample("table", [tf.int64, tf.float32]).data[0][0]))
+    except Exception as error:
+        print(f"refused: {error}")
+"""
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("role", ["use", "view"])
+def test_datasets_and_operations_show_the_token_of_the_environment(serve_secured, role):
+    server, address = serve_secured(queue(), role=role)
+    insert_numbers(server.localhost_client(), 3)
+    out, _ = run_program(SECURED, address)
+    if role == "use":
+        assert out == "[0, 1]\n[2]\n7\n"
+    else:
+        assert "token `program` has role view; Insert needs use" in out

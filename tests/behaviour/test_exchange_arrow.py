@@ -7,7 +7,7 @@ import tracemalloc
 import ml_dtypes
 import numpy as np
 import pytest
-from behaviour_support import make_table
+from behaviour_support import make_table, run_program
 
 import reverb
 from reverb import checkpointers, errors, exchange, selectors
@@ -402,3 +402,27 @@ def test_import_accepts_arrow_streams_and_names_other_types(client, file):
         assert exchange.from_arrow(client, data, "back") == 5
     with pytest.raises(TypeError, match="__arrow_c_stream__, got list"):
         exchange.from_arrow(client, [table], "back")
+
+
+SECURED = """
+    import sys, reverb
+    from reverb import exchange
+    client, path = reverb.Client(sys.argv[1]), sys.argv[2]
+    client.insert([1], {"table": 1.0})
+    try:
+        exchange.to_parquet(client, path, table="table", progress=False)
+        print(exchange.from_parquet(client, path, table="back", progress=False))
+    except PermissionError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("role", ["admin", "use"])
+def test_exports_and_imports_show_the_token_of_the_environment(serve_secured, tmp_path, role):
+    server, address = serve_secured(make_table("table"), make_table("back"), role=role)
+    out, _ = run_program(SECURED, address, tmp_path / "replay.parquet")
+    if role == "admin":
+        assert out == "1\n"
+        assert server.localhost_client().server_info()["back"].current_size == 1
+    else:
+        assert "token `program` has role use; Checkpoint needs admin" in out, "an export of a server saves it"

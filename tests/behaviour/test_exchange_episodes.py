@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from behaviour_support import Background, make_table
+from behaviour_support import Background, make_table, run_program
 
 import reverb
 from reverb import adders, checkpointers, errors, exchange, rate_limiters
@@ -262,3 +262,24 @@ def test_tensorflow_datasets_are_read_directly(client):
         assert exchange.from_rlds(client, episodes, adder=adder) == (2, 6)
     assert [item[6].ravel().tolist() for item in items(client)] == [[0.0, 1.0, 2.0], [100.0, 101.0, 102.0]]
     assert [item[5].tolist() for item in items(client)] == [[b"\0a\0"] * 3] * 2
+
+
+SECURED = """
+    import sys, numpy as np, reverb
+    from reverb import adders, exchange
+    steps = [
+        {"x": np.float32(number), "is_first": number == 0, "is_last": number == 3, "is_terminal": number == 3}
+        for number in range(4)
+    ]
+    def keep(step):
+        return {"x": step["x"]}
+    configs = adders.sequence_configs({"x": 0}, "table", length=2, period=2)
+    episodes, client = [{"steps": steps}], reverb.Client(sys.argv[1])
+    print(*exchange.from_rlds(client, episodes, configs, transform=keep, progress=False))
+"""
+
+
+def test_imports_show_the_token_of_the_environment(serve_secured):
+    server, address = serve_secured(make_table())
+    assert run_program(SECURED, address)[0] == "1 4\n"
+    assert server.localhost_client().server_info()["table"].current_size == 2

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, eventually, info_of, make_table, program
+from behaviour_support import PATIENCE_S, eventually, info_of, make_table, program, run_program
 
 import reverb
 
@@ -243,6 +243,35 @@ def test_batches_in_the_queues_of_a_stopped_data_loader_go_back(serve):
     assert set(seen) | set(left) == set(range(100))
     assert len(set(seen) & set(left)) <= 20
     assert len(left) == len(set(left))
+
+
+SECURED = """
+    import sys, reverb
+    from torch.utils.data import DataLoader
+    from reverb.loaders import TorchLoader
+    loader = TorchLoader(sys.argv[1], "table", batch_size=7, timeout=2, on_timeout="stop")
+    batches = DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context=sys.argv[2])
+    try:
+        print(sorted(number for batch in batches for number in batch.data[0][:, 0].tolist()))
+    except PermissionError as error:
+        print(f"refused: {error}")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.timeout(180)
+def test_workers_show_the_token_of_the_environment(serve_secured, method):
+    server, address = serve_secured(reverb.Table.queue("table", 200))
+    insert_numbers(server.localhost_client(), 100)
+    out, _ = run_program(SECURED, address, method)
+    assert out == f"{list(range(100))}\n"
+
+
+@pytest.mark.timeout(180)
+def test_workers_whose_token_may_not_draw_are_refused_at_once(serve_secured):
+    _, address = serve_secured(reverb.Table.queue("table", 200), role="view")
+    out, _ = run_program(SECURED, address, "fork")
+    assert "token `program` has role view; Sample needs use" in out
 
 
 KILLED = """
