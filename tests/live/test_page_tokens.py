@@ -75,6 +75,16 @@ def test_a_token_of_role_view_shows_numbers_and_no_items(signing, server):
     assert not [url for url in signing.watch.requests if "/tables/0/items" in url]
 
 
+def test_the_page_names_the_token_of_each_client_to_role_view(signing, server):
+    client = reverb.Client(f"ipv4:127.0.0.1:{server.port}", token=token_of("actors"), allow_insecure=True)
+    client.server_info()
+    sign_in(signing, token_of("learner"))
+    signing.goto(f"{server.dashboard_url}/#/")
+    clients = signing.get_by_label("Clients, those that are stuck first")
+    expect(clients).to_contain_text("token actors (use)", timeout=PATIENCE_MS)
+    assert_accessible(signing)
+
+
 def test_the_token_is_stored_nowhere_and_a_reload_asks_again(signing, server):
     sign_in(signing, token_of("actors"))
     expect(signing.locator(".item-list tbody button")).to_have_count(1, timeout=PATIENCE_MS)

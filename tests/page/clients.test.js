@@ -6,7 +6,7 @@ const { clientsPanel, rowsOf } = await page("clients.js");
 
 const client = (id, name, more = {}) => ({
   id, name, program: name.split(" (")[0], address: `127.0.0.1:${id}`, transport: "tcp", since: 40, role: "writes", connections: 1, streams: 1,
-  inserts: 1, samples: 0, inserts_per_second: 452, samples_per_second: 0, last_seen: 100, receive_bytes: 0, transmit_bytes: 0, waits: [], ...more,
+  inserts: 1, samples: 0, inserts_per_second: 452, samples_per_second: 0, last_seen: 100, receive_bytes: 0, transmit_bytes: 0, waits: [], token: "", may: "", ...more,
 });
 const wait = (table, seconds, more = {}) => ({
   table, table_name: `table ${table}`, operation: "insert", kind: "call", count: 1, seconds, reason: "it is full", ...more,
@@ -68,4 +68,16 @@ test("the panel counts clients, shows why one is stuck, and at most a hundred ro
   assert.match(panel.node.textContent, /50 more$/, "they may be stuck, too");
   panel.update(live([]));
   assert.match(panel.node.textContent, /No client is connected/);
+});
+
+test("a client has the name of its token, and what it may do", () => {
+  const panel = clientsPanel();
+  const token = "evil\u202e<b>";
+  panel.update(live([client(1, "a (x:1)", { token: "actors", may: "use" }), client(2, "b (x:2)", { token, may: "view" }), client(3, "c (x:3)", { may: "admin" }), client(4, "d (x:4)")], [left("e (x:5)", "lost", 90)]));
+  const rows = panel.node.querySelectorAll("li").map((row) => row.textContent);
+  assert.match(rows[0], /token actors \(use\)/);
+  assert.match(rows[1], /<b> \(view\)/);
+  assert.doesNotMatch(rows[1], /\u202e/);
+  assert.match(rows[2], /role admin/, "it has a certificate");
+  for (const row of rows.slice(3)) assert.doesNotMatch(row, /token|role/);
 });

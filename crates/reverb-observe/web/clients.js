@@ -43,6 +43,7 @@ export function clientsPanel() {
  * @property {string} place Where it runs: the rest of its name, or its address.
  * @property {string} name Its whole name.
  * @property {string} role
+ * @property {string} may The token that it has shown, and what it may do, where the server asks for that.
  * @property {string} doing Its rates, or how it left.
  * @property {string} state What it waits for, or since when it is there.
  * @property {string} tone Of the state.
@@ -61,7 +62,7 @@ export function rowsOf({ clients: known, tables, server }) {
   });
   here.sort((one, other) => one.rank - other.rank || (one.row.program < other.row.program ? -1 : one.row.program > other.row.program ? 1 : one.client.since - other.client.since));
   const gone = (known?.left ?? []).map((client) => ({
-    ...identity(client), key: `left ${client.name} ${client.at}`, doing: "",
+    ...identity(client), key: `left ${client.name} ${client.at}`, may: "", doing: "",
     state: `${HOW[client.how] ?? client.how} ${duration(now - client.at)} ago, after ${duration(client.at - client.since)}`,
     tone: client.how === "closed" ? "" : "warn", reason: "", isGone: true,
   }));
@@ -76,7 +77,7 @@ function rowOf(client, wait, now) {
   ];
   const waits = wait && wait.seconds >= WAIT_SECONDS ? waitWords(wait) : "";
   return {
-    ...identity(client), key: `here ${client.id}`, doing: rates.filter(Boolean).join(", "),
+    ...identity(client), key: `here ${client.id}`, may: mayWords(client), doing: rates.filter(Boolean).join(", "),
     state: waits || `connected for ${duration(now - client.since)}`, tone: wait && waits ? wait.tone : "",
     reason: wait && waits ? wait.reason : "", isGone: false,
   };
@@ -87,6 +88,11 @@ function identity({ name, program, address, transport, role }) {
   const place = /\((.*)\)$/.exec(name)?.[1] ?? "";
   const where = transport === "same_process" ? "the server's own process" : transport === "unix" ? "unix socket" : address;
   return { name: name || where, program: program || "unnamed client", place: [place, where].filter(Boolean).join(" · "), role: ROLES[role] ?? role };
+}
+
+/** @param {ClientDocument} client */
+function mayWords({ token, may }) {
+  return token ? `token ${token} (${may})` : may && `role ${may}`;
 }
 
 /** @param {ClientWaitDocument} wait */
@@ -100,16 +106,18 @@ function waitWords({ kind, operation, table_name: table, seconds, count }) {
 function clientRow() {
   const program = el("bdi", { class: "user client-program" });
   const place = el("bdi", { class: "user muted small" });
+  const may = el("bdi", { class: "user muted small end" });
   const role = el("span", { class: "tag" });
   const doing = el("span", { class: "number end" });
   const state = el("bdi", { class: "user small" });
   const reason = el("bdi", { class: "reason small" });
-  const node = el("li", {}, el("div", { class: "row baseline" }, program, role, doing), el("div", { class: "row baseline" }, place), el("div", { class: "row baseline" }, state), reason);
+  const node = el("li", {}, el("div", { class: "row baseline" }, program, role, doing), el("div", { class: "row baseline" }, place, may), el("div", { class: "row baseline" }, state), reason);
   /** @param {Row} row */
   const update = (row) => {
     setUserText(program, row.program);
     setAttrs(program, { title: row.name });
     setUserText(place, row.place);
+    setUserText(may, row.may);
     setText(role, row.role);
     setText(doing, row.doing);
     setUserText(state, row.state);
