@@ -56,7 +56,8 @@ pub fn clients(replay: &Replay) -> ClientsDocument {
 }
 
 fn client(peers: &[Arc<Peer>], waits: &[WaitDocument], watched: &Watched) -> ClientDocument {
-    let (first, identity) = (&peers[0], peers[0].identity());
+    // A connection that has made no call has shown nothing, and neither has the way within the server's process.
+    let (first, identity) = (&peers[0], peers.iter().find_map(|peer| peer.identity()));
     let sum = |count: fn(&Peer) -> &AtomicU64| peers.iter().map(|peer| count(peer).load(Relaxed)).sum::<u64>();
     let (inserts, samples) = (sum(|peer| &peer.traffic.inserts), sum(|peer| &peer.traffic.samples));
     let rates = || peers.iter().filter_map(|peer| watched.peers.get(&peer.id));
