@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from aio_support import connect, run
-from behaviour_support import make_table
+from behaviour_support import info_of, make_table
 
 import reverb
 from reverb import adders, errors, rate_limiters
@@ -229,6 +229,33 @@ def test_an_object_with_fields_is_told_how_to_become_a_nest(serve, step, nest):
             call()
     with pytest.raises(TypeError, match="a table can hold objects of type str or bytes, got <class 'object'>"):
         client.insert(object(), {"table": 1.0})
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_a_tensorclass_is_told_how_to_become_a_nest(serve):
+    torch, tensordict = pytest.importorskip("torch"), pytest.importorskip("tensordict")
+    client = serve(make_table())
+    name = "Experience"
+    fields = {"__annotations__": {"observation": torch.Tensor, "reward": torch.Tensor}}
+    steps = tensordict.tensorclass(type(name, (), fields))(
+        observation=torch.zeros(4, 3), reward=torch.arange(4.0), batch_size=[4]
+    )
+    expected = rf"expected an array or a nest of arrays, got <class .*{name}'>: pass a nest, such as "
+    for call in (
+        lambda: client.insert(steps[0], {"table": 1.0}),
+        lambda: client.insert({"a": [steps[0]]}, {"table": 1.0}),
+        lambda: client.insert(tensordict.TensorDict({"a": steps[0]}), {"table": 1.0}),
+        lambda: client.insert_batch(steps, {"table": 1.0}),
+        lambda: client.insert_batch(steps.reshape(2, 2), {"table": 1.0}, batch_dims=2),
+        lambda: client.trajectory_writer(1).append(steps[0]),
+    ):
+        with pytest.raises(TypeError, match=expected + r"step.to_tensordict\(\)$"):
+            call()
+    assert info_of(client).current_size == 0
+    client.insert(steps[0].to_tensordict(), {"table": 1.0})
+    client.insert_batch(steps.to_tensordict(), {"table": 1.0})
+    assert info_of(client).current_size == 5
 
 
 @pytest.mark.parametrize(
