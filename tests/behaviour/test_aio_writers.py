@@ -327,9 +327,10 @@ def test_room_has_a_time_limit(serve):
                 await writer.flush(timeout=0.05)
             assert (await aio.sample_batch("table", 2)).data[0].ravel().tolist() == [0, 1]
             await writer.close()
-            with pytest.raises(errors.CancelledError):
+            closed = "^this writer was closed; make another one for further items$"
+            with pytest.raises(errors.CancelledError, match=closed):
                 await writer.append([np.int64(1)])
-            with pytest.raises(errors.CancelledError):
+            with pytest.raises(errors.CancelledError, match=closed):
                 await writer.flush()
             await writer.close()
 
