@@ -808,6 +808,12 @@ class Calls:
     def update_priorities(
         self, table: str, keys: NDArray[np.uint64], priorities: NDArray[np.float64], timeout: float | None
     ) -> Call: ...
+    def get(self, table: str, keys: NDArray[np.uint64], columns: Sequence[int], timeout: float | None) -> Call:
+        """The result is that of `Client.get`."""
+
+    def newer(self, table: str, seen: int | None, timeout: float | None) -> Call:
+        """The result is that of `Client.newer`."""
+
     def tables(self, timeout: float | None) -> Call:
         """The result is a `Tables`."""
 

@@ -16,11 +16,12 @@ from reverb._receipts import SETTLE_SECONDS, settle_at_exit
 from reverb._settings import with_environment
 from reverb.data import checks, signatures, table_arguments
 from reverb.data.batch_dims import as_rows
+from reverb.data.chosen import Chosen, ChosenColumns, as_columns, flat_maker
 from reverb.data.endpoint import Endpoint
 from reverb.data.items import chosen_maker, sample_maker
 from reverb.data.joining import join_parts
 from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_keys, as_updates
-from reverb.data.timeouts import as_reconnect_timeout, countdown, persistently
+from reverb.data.timeouts import Losses, as_reconnect_timeout, countdown, persistently
 from reverb.data.tls import TLS
 from reverb.errors import DeadlineExceededError, ReverbError, UnavailableError
 from reverb.rate_limiters import RateLimiter
@@ -43,13 +44,8 @@ __all__ = ["Client", "Writer"]
 _AHEAD = 63
 # How long to wait for the signature of a table whose items have already arrived.
 LOOK_UP_SECONDS = 10.0
-# Number of sets of columns whose makers a client keeps for `get`.
-_MAX_CHOSEN = 256
 
 _Made = TypeVar("_Made")
-
-# Makes samples whose data are flat lists of columns.
-_flat_maker = sample_maker(None)
 
 
 class Client:
@@ -75,8 +71,9 @@ class Client:
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.
       engine: The native client, for other modules of this package.
-      calls: The native client of event loops, for other modules of this package. None of the three is part of the
-        public interface.
+      calls: The native client of event loops, for other modules of this package.
+      chosen: Columns that were read by keys, for other modules of this package. None of the four is part of the public
+        interface.
 
     Raises:
       TypeError: The address is not a str, the limit is not an integer, or another argument has the wrong type.
@@ -104,9 +101,8 @@ class Client:
         self.calls = _binding.Calls(self.engine)
         # Maps each table to the maker of samples that fits the signature which the table had last.
         self._makers: dict[str, _binding.BatchMaker] = {}
-        # Maps each table with the columns that `get` was asked for to the token of the signature, the numbers of these
-        # columns, and the maker of their samples. Those above note that the program draws.
-        self._chosen: dict[tuple[str, tuple[Any, ...] | None], tuple[int, list[int], _binding.BatchMaker]] = {}
+        # For reading items, since those above note that the program draws.
+        self.chosen = ChosenColumns()
         settle_at_exit(self)
 
     @property
@@ -446,7 +442,7 @@ class Client:
         while left > 0:
             sampled, draw = self.engine.sample(table, 1, 1, min(_AHEAD, left - 1), remaining(), False, patience)
             try:
-                maker = self.maker(table, sampled.signature_token, infos) if unpack_as_table_signature else _flat_maker
+                maker = self.maker(table, sampled.signature_token, infos) if unpack_as_table_signature else flat_maker
                 items = iter(_binding.ItemIterator(sampled, maker, of_steps=emit_timesteps))
                 first = next(items)
                 if draw is not None:
@@ -546,23 +542,19 @@ class Client:
           DeadlineExceededError: The server did not answer within the timeout.
         """
         remaining, wanted = countdown(timeout), as_keys(keys)
-        chosen = (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns)
-        known = self._chosen.get((table, chosen))
-        if known is not None or chosen is None:
-            token, numbers, maker = known or (0, [], _flat_maker)
-            parts = self.engine.get(table, wanted, numbers, remaining())
-            if all(part.signature_token == token for _, part in parts):
-                return join_parts(parts, maker, len(wanted))
+        chosen = as_columns(columns)
+        known = self.chosen.known(table, chosen)
+        if known is not None:
+            parts = self.engine.get(table, wanted, known.numbers, remaining())
+            if known.fits(parts):
+                return join_parts(parts, known.maker, len(wanted))
         info = table_infos(self.engine, remaining()).get(table)
-        numbers, maker = ([], _flat_maker) if info is None else chosen_maker(info.signature, chosen)
+        numbers, maker = ([], flat_maker) if info is None else chosen_maker(info.signature, chosen)
         if chosen is not None:
             # Without an info this raises that there is no such table.
             parts = self.engine.get(table, wanted, numbers, remaining())
         if parts:
-            # Programs ask for few sets of columns. One that asks for ever new ones must not fill the memory.
-            if len(self._chosen) >= _MAX_CHOSEN:
-                self._chosen.clear()
-            self._chosen[table, chosen] = (parts[0][1].signature_token, numbers, maker)
+            self.chosen.keep(table, chosen, Chosen(parts[0][1].signature_token, numbers, maker))
         return join_parts(parts, maker, len(wanted))
 
     def wait_newer(
@@ -608,19 +600,15 @@ class Client:
         """
         key = None if after is None else checks.as_key(after)
         remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
-        wait, is_remote = (lambda: self.engine.newer(table, key, remaining())), (lambda: self.engine.is_remote)
-        newer = persistently(wait, self.engine.table_statuses, remaining, patience, is_remote)
+        losses = Losses(remaining, patience, lambda: self.engine.is_remote)
+        newer = persistently(lambda: self.engine.newer(table, key, remaining()), self.engine.table_statuses, losses)
         token = newer.signature_token
-        known = self._chosen.get((table, None))
-        if token == 0:
-            maker = _flat_maker
-        elif known is not None and known[0] == token:
-            maker = known[2]
-        else:
-            info = table_infos(self.engine, LOOK_UP_SECONDS).get(table)
-            numbers, maker = chosen_maker(None if info is None else info.signature, None)
-            self._chosen[table, None] = (token, numbers, maker)
-        item: ReplaySample[ItemInfo] = next(_binding.ItemIterator(newer, maker, of_steps=False))
+        known = self.chosen.known(table, None)
+        if known is None or known.token != token:
+            info = table_infos(self.engine, LOOK_UP_SECONDS).get(table) if token else None
+            known = Chosen(token, *chosen_maker(None if info is None else info.signature, None))
+            self.chosen.keep(table, None, known)
+        item: ReplaySample[ItemInfo] = next(_binding.ItemIterator(newer, known.maker, of_steps=False))
         return item
 
     def delete(self, table: str, keys: ArrayLike, *, timeout: float | None = None) -> int | None:

@@ -32,7 +32,13 @@ use std::time::{Duration, Instant};
 const INFO_TIME: Duration = Duration::from_secs(2);
 
 /// Places of keys among those that were asked for, and the items of these keys.
-type Part<'py> = (Bound<'py, PyArray1<u32>>, SampledBatch);
+pub type Part<'py> = (Bound<'py, PyArray1<u32>>, SampledBatch);
+
+/// Converts what was found for keys.
+pub fn parts(py: Python<'_>, found: Vec<Found>) -> PyReverbResult<Vec<Part<'_>>> {
+    let part = |found: Found| Ok((PyArray1::from_vec(py, found.places), SampledBatch::new(py, found.batch)?));
+    found.into_iter().map(part).collect()
+}
 
 /// Waits for clients that were dropped: their servers have then processed the receipts of all their batches.
 #[pyfunction]
@@ -268,9 +274,7 @@ impl Client {
         timeout: Option<f64>,
     ) -> PyReverbResult<Vec<Part<'py>>> {
         let keys = keys.as_array().to_vec();
-        let found = self.ask(py, Get { table, keys: &keys, columns: &columns }, timeout)?;
-        let part = |found: Found| Ok((PyArray1::from_vec(py, found.places), SampledBatch::new(py, found.batch)?));
-        found.into_iter().map(part).collect()
+        parts(py, self.ask(py, Get { table, keys: &keys, columns: &columns }, timeout)?)
     }
 
     /// Waits until the newest item of a table has another key than `seen`. Returns it as a batch of one.

@@ -10,6 +10,7 @@ A call that is cancelled is withdrawn:
     sample_batch, a loader's batch     the samples are back in their table, also if they had arrived
     append, create_item                nothing was done, and the call may be repeated
     insert, update, delete             unknown, as after a lost connection
+    get, wait_newer, server_info       nothing was changed, and the call may be repeated
     flush, end_episode                 the items stay queued, and are sent
 """
 

@@ -14,17 +14,20 @@ from reverb import _binding
 from reverb import client as ordinary
 from reverb._receipts import SETTLE_SECONDS
 from reverb.aio.tables import ServerTables, info_of
-from reverb.aio.waits import result
+from reverb.aio.waits import persistent_result, result
 from reverb.aio.writers import BatchedWriter, StructuredWriter, TrajectoryWriter
 from reverb.client import LOOK_UP_SECONDS
 from reverb.data import checks
 from reverb.data.batch_dims import as_rows
+from reverb.data.chosen import Chosen, as_columns
 from reverb.data.endpoint import Endpoint
+from reverb.data.items import chosen_maker
+from reverb.data.joining import join_parts
 from reverb.data.keys import ItemPriority, as_arrays, as_deletes, as_keys, as_updates
-from reverb.data.timeouts import countdown
+from reverb.data.timeouts import Losses, as_reconnect_timeout, countdown
 from reverb.data.tls import TLS
 from reverb.errors import UnavailableError
-from reverb.replay_sample import BatchInfo, ReplaySample
+from reverb.replay_sample import BatchInfo, ItemInfo, ReplaySample
 from reverb.reverb_types import TableInfo
 from reverb.trajectory_writer import check_chunk_length, check_keep_alive
 from reverb.writing.options import MAX_PENDING_BYTES, WriterArguments, WriterOptions, shows_writer_options
@@ -218,6 +221,75 @@ class Client:
                 raise
         # As in the ordinary client, the next draw learns how the server ends.
         return await self.sample_batch(table, batch_size, left(), squeeze_time=squeeze_time)
+
+    async def get(
+        self, table: str, keys: ArrayLike, columns: Sequence[Any] | None = None, *, timeout: float | None = None
+    ) -> tuple[ReplaySample[BatchInfo], NDArray[np.bool_]]:
+        """Reads items by their keys, without a draw; see `reverb.Client.get`.
+
+        Args:
+          table: Name of the table that holds the items.
+          keys: Keys of the items, integers `[n]` of 64 bits as in `info.key`, or Python ints.
+          columns: Columns to read, as keys of the table's signature, or tuples of keys as paths into it; numbers where
+            the table has none. None, the default, reads all.
+          timeout: Time limit in seconds; None waits until the server answers.
+
+        Returns:
+          The items that are in the table, in the order of the keys; and bools `[n]`, which are False for keys that the
+          table does not have. If it has none of them, `data` is None.
+        """
+        remaining, wanted, chosen = countdown(timeout), as_keys(keys), as_columns(columns)
+        known = self.ordinary.chosen.known(table, chosen)
+        if known is not None:
+            parts = await result(self._calls.get(table, wanted, known.numbers, remaining()))
+            if known.fits(parts):
+                return join_parts(parts, known.maker, len(wanted))
+        info = info_of(await self._tables.known(remaining()), table)
+        numbers, maker = chosen_maker(info.signature, chosen)
+        if chosen is not None:
+            parts = await result(self._calls.get(table, wanted, numbers, remaining()))
+        if parts:
+            self.ordinary.chosen.keep(table, chosen, Chosen(parts[0][1].signature_token, numbers, maker))
+        return join_parts(parts, maker, len(wanted))
+
+    async def wait_newer(
+        self,
+        table: str,
+        after: int | None = None,
+        *,
+        timeout: float | None = None,
+        reconnect_timeout: float = 300.0,
+    ) -> ReplaySample[ItemInfo]:
+        """Waits until the newest item of a table is another one than the one seen; see `reverb.Client.wait_newer`.
+
+            parameters = await client.wait_newer("parameters")
+            while True:
+                await act(parameters.data)
+                parameters = await client.wait_newer("parameters", after=parameters.info.key)
+
+        It is not a draw, so nothing goes back if it is cancelled: the next call returns the same item.
+
+        Args:
+          table: Name of the table, mostly one of one item. It needs a Fifo or Lifo selector, to know its newest item.
+          after: Key of the item that was seen, `info.key`; None, the default, returns any item, once there is one.
+          timeout: Time limit in seconds; None waits without a limit.
+          reconnect_timeout: Time in seconds to wait for a lost server in another process to return; 0 raises at once.
+
+        Returns:
+          The newest item. Arrays of `data` are `[time, ...]`, or `[...]` if the item has one step.
+        """
+        key = None if after is None else checks.as_key(after)
+        remaining, patience = countdown(timeout), as_reconnect_timeout(reconnect_timeout)
+        losses = Losses(remaining, patience, lambda: self.ordinary.engine.is_remote)
+        newer = await persistent_result(lambda: self._calls.newer(table, key, remaining()), self._calls.tables, losses)
+        token = newer.signature_token
+        known = self.ordinary.chosen.known(table, None)
+        if known is None or known.token != token:
+            info = info_of(await self._tables.known(LOOK_UP_SECONDS), table) if token else None
+            known = Chosen(token, *chosen_maker(None if info is None else info.signature, None))
+            self.ordinary.chosen.keep(table, None, known)
+        item: ReplaySample[ItemInfo] = next(_binding.ItemIterator(newer, known.maker, of_steps=False))
+        return item
 
     async def delete(self, table: str, keys: ArrayLike, *, timeout: float | None = None) -> int | None:
         """Deletes items by their keys; see `reverb.Client.delete`.

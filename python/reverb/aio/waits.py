@@ -3,9 +3,12 @@
 import asyncio
 import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from reverb._binding import Call, Wakeups
+from reverb.data.timeouts import PAUSE_S, Losses
+from reverb.errors import ReverbError
 
 # The most coroutines that one step of the event loop wakes. The others are woken by its next steps.
 _AT_ONCE = 64
@@ -84,3 +87,22 @@ def waits() -> Waits:
 async def result(call: Call) -> Any:
     """The result of a call; see `Waits.result`."""
     return await waits().result(call)
+
+
+async def persistent_result(call: Callable[[], Call], reach: Callable[[float | None], Call], losses: Losses) -> Any:
+    """The result of a call that changes nothing, and is made again while its server is lost.
+
+    Args:
+      call: Function that begins the call.
+      reach: Function that begins a short call with a timeout in seconds; None for no limit.
+      losses: What tells whether to make it again.
+    """
+    while True:
+        try:
+            if losses.is_lost:
+                await result(reach(losses.limit()))
+            losses.begin()
+            return await result(call())
+        except ReverbError as error:
+            losses.note(error)
+        await asyncio.sleep(PAUSE_S)

@@ -1,7 +1,7 @@
 //! `reverb._rust.Calls`: begins the calls of a client for an event loop.
 
 use super::call::Call;
-use crate::client::{Client, leaf_order, pairs};
+use crate::client::{Client, leaf_order, pairs, parts};
 use crate::closing::Closing;
 use crate::draw::Draw;
 use crate::errors::{PyReverbError, PyReverbResult};
@@ -13,7 +13,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Error, Result, Signature};
-use reverb_net::client::{Client as CoreClient, Info, Mutate, Sampled};
+use reverb_net::client::{Client as CoreClient, Get, Info, Mutate, Newer, Sampled};
 use reverb_net::status_bytes;
 use reverb_service::{BatchRequest, DrawRequest, RowInsert, TableStatus};
 use std::cell::Cell;
@@ -160,6 +160,27 @@ impl Calls {
         timeout: Option<f64>,
     ) -> PyReverbResult<Call> {
         self.mutate_priorities(py, table, pairs(&keys, &priorities)?, Vec::new(), timeout)
+    }
+
+    /// Begins to read items by their keys. The result is that of `Client::get`.
+    fn get(
+        &self,
+        py: Python<'_>,
+        table: String,
+        keys: PyReadonlyArray1<'_, u64>,
+        columns: Vec<u32>,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<Call> {
+        let (client, keys, deadline) = (self.client.clone(), keys.as_array().to_vec(), deadline(timeout)?);
+        let found = async move { client.call(Get { table: &table, keys: &keys, columns: &columns }, deadline).await };
+        self.spawn(py, found, |py, found| Ok(parts(py, found?)?.into_py_any(py)?))
+    }
+
+    /// Begins to wait for another item than the one seen. The result is that of `Client::newer`.
+    fn newer(&self, py: Python<'_>, table: String, seen: Option<u64>, timeout: Option<f64>) -> PyReverbResult<Call> {
+        let (client, deadline) = (self.client.clone(), deadline(timeout)?);
+        let newer = async move { client.call(Newer { table: &table, seen }, deadline).await };
+        self.spawn(py, newer, |py, newer| Ok(Py::new(py, SampledBatch::new(py, newer?)?)?.into_any()))
     }
 
     /// Asks for the tables of the server.
