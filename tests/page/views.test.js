@@ -79,6 +79,14 @@ test("tables that are stuck stand first, however others are sorted", () => {
   assert.ok(cards.node.textContent.includes("Nobody has sampled it."));
 });
 
+test("of tables that are equally stuck, the one where the wait began stands first", () => {
+  const progress = { 1: stalled("alarm"), 2: stalled("alarm"), 4: stalled("alarm") };
+  const tables = Array.from({ length: 8 }, (_, number) => table(number, { items: number, progress: progress[number] ?? FLOWS }));
+  const view = tablesView();
+  view.update(live({ tables, verdict: { tables: [4, 1] } }));
+  assert.deepEqual(order(view), [4, 1, 2, 0, 3, 5, 6, 7]);
+});
+
 test("the order of tables lasts over a reload", () => {
   const kept = new Map();
   globalThis.localStorage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };

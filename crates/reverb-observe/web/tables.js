@@ -55,7 +55,11 @@ export function tablesView() {
     }
     const wanted = filter.hidden ? "" : filter.value.trim().toLowerCase();
     const shown = wanted ? tables.filter(({ name }) => name.toLowerCase().includes(wanted)) : tables;
-    view.update([...shown].sort((one, other) => stuckRank(one) - stuckRank(other) || one.number - other.number), live);
+    // Of tables that are equally stuck, first the one where the verdict says that the wait began.
+    const told = live.verdict?.tables ?? [];
+    const place = new Map(tables.map(({ number }) => [number, told.includes(number) ? told.indexOf(number) : told.length]));
+    const before = (one, other) => stuckRank(one) - stuckRank(other) || (place.get(one.number) ?? 0) - (place.get(other.number) ?? 0) || one.number - other.number;
+    view.update([...shown].sort(before), live);
   };
   filter.addEventListener("input", () => latest && update(latest));
   return { node, update };
