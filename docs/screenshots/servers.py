@@ -46,7 +46,7 @@ def many_tables() -> list[reverb.Table]:
             reverb.selectors.Uniform(),
             reverb.selectors.Fifo(),
             [2000, 10_000, 20_000][agent % 3],
-            reverb.rate_limiters.MinSize([200, 1000, 5000][agent % 3]),
+            reverb.rate_limiters.MinSize([200, 500, 1500][agent % 3]),
         )
         queue = reverb.Table.queue(f"agent_{agent}/unrolls", 200).replace(stall_after=20.0)
         tables += [replay_table(f"agent_{agent}/replay", 20_000), demos, queue]
@@ -259,23 +259,22 @@ def play(address: str) -> None:
 def run(role: str, address: str) -> None:
     """Runs a client."""
     agents = [(at, f"agent_{at}") for at in range(10)]
-    # One agent has programs of its own, and nobody takes its unrolls.
-    healthy, stuck = [agent for agent in agents if agent[0] != 6], "agent_6"
+    # Of one agent nobody takes the unrolls, which a program of their own inserts.
+    healthy, stuck = [agent for agent in agents if agent[0] != 6], "agent_6/unrolls"
     threads: dict[str, list[tuple[Callable[..., None], tuple[object, ...]]]] = {
         "one-actor": [(act, (address, "replay", wave(120, 70)))],
         "one-learner": [(learn, (address, "replay", wave(2900, 110)))],
         "thirty-actor": [
-            *((act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at))) for at, name in healthy),
+            *((act, (address, f"{name}/replay", wave(20 + 30 * (at % 4), 60 + 7 * at))) for at, name in agents),
             *((act, (address, f"{name}/demos", wave(5, 90), 10, 900 * at)) for at, name in agents),
             *((act, (address, f"{name}/unrolls", wave(12 + 9 * (at % 3), 80), 5)) for at, name in healthy),
         ],
         "thirty-learner": [
-            *((learn, (address, f"{name}/replay", wave(170 + 240 * (at % 4), 75))) for at, name in healthy),
+            *((learn, (address, f"{name}/replay", wave(170 + 240 * (at % 4), 75))) for at, name in agents),
             *((learn, (address, f"{name}/demos", wave(30 + 10 * (at % 5), 50), 20)) for at, name in agents),
             *((learn, (address, f"{name}/unrolls", wave(14 + 8 * (at % 3), 65, 0.1), 5)) for at, name in healthy),
         ],
-        "stuck-actor": [(act_in_turn, (address, f"{stuck}/unrolls", f"{stuck}/replay"))],
-        "stuck-learner": [(learn, (address, f"{stuck}/replay", wave(2400, 60)))],
+        "stuck-actor": [(act, (address, stuck, wave(30, 80), 5))],
         "blocked-actor": [(act, (address, "replay", lambda seconds: 120 if seconds < 80 else 0.0))],
         "blocked-learner": [(learn, (address, "replay", lambda seconds: 440 if seconds < 50 else 700.0, 40))],
         "blocked-evaluator": [(learn, (address, "replay", lambda seconds: 0 if seconds < 70 else 80.0, 40))],

@@ -47,7 +47,6 @@ CLIENTS = [
     ("actor.py", "thirty-actor", "actor-1", "thirty"),
     ("learner.py", "thirty-learner", "learner-1", "thirty"),
     ("actor_6.py", "stuck-actor", "actor-2", "thirty"),
-    ("learner_6.py", "stuck-learner", "learner-2", "thirty"),
     ("actor.py", "blocked-actor", "actor-1", "blocked"),
     ("learner.py", "blocked-learner", "learner-1", "blocked"),
     ("evaluator.py", "blocked-evaluator", "learner-1", "blocked"),
@@ -67,7 +66,7 @@ LATE = [
     ("learner.py", "one-learner", "learner-1", "restored"),
 ]
 FAST = [("actor.py", "narrow-actor", "actor-1", "narrow"), ("learner.py", "narrow-learner", "learner-1", "narrow")]
-LATE_SECONDS = 45
+LATE_SECONDS = 55
 SERVERS = ("one", "thirty", "blocked", "item", "empty", "dead", "chain", "full", "killed")
 
 
@@ -127,9 +126,11 @@ def opened(browser: Browser, url: str, scheme: Scheme, viewport: ViewportSize, d
 
 
 def shots(browser: Browser, pages: dict[str, str]) -> Iterator[tuple[str, Page]]:
-    """Opens what is photographed, one after the other."""
+    """Opens what is photographed, one after the other. First what is to show an age."""
     for scheme in SCHEMES:
-        for name in ("one", "thirty", "blocked", "empty", "chain", "full", "restored", "killed"):
+        yield f"restored-{scheme}", opened(browser, pages["restored"], scheme, WIDE)
+    for scheme in SCHEMES:
+        for name in ("killed", "one", "thirty", "blocked", "empty", "chain", "full"):
             yield f"{NAMES.get(name, name)}-{scheme}", opened(browser, pages[name], scheme, WIDE)
         page = opened(browser, f"{pages['item']}/#/tables/0", scheme, {"width": 1440, "height": 1150})
         # Histograms and columns load when they scroll into view, which moves what is below them.
