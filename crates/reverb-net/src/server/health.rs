@@ -9,6 +9,9 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
+// limit (Connections and calls): message of a call for health, which needs no token | {:bytes} | `OUT_OF_RANGE`
+/// Maximum size of a message. Strangers may call, and the message of each stream is kept until that ends.
+const MAX_MESSAGE_BYTES: usize = 1 << 10;
 /// The services that clients may ask about. The empty name means the server.
 const SERVICES: [&str; 3] = ["", replay_v1::server::NAME, dm_reverb::server::NAME];
 
@@ -27,7 +30,8 @@ impl Default for Health {
 impl Health {
     /// Makes the service, to be added to the routes of the server.
     pub fn service(&self) -> HealthServer<Answers> {
-        HealthServer::new(Answers { serving: self.serving.subscribe() })
+        let service = HealthServer::new(Answers { serving: self.serving.subscribe() });
+        service.max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     /// Reports from now on, to calls and to watchers, that the server no longer serves.

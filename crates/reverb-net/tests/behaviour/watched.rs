@@ -221,6 +221,17 @@ async fn health_is_told_until_the_server_stops() {
     }
 }
 
+/// Health is for strangers too, of whom a server with tokens keeps nothing large.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_reads_no_large_messages() {
+    let watched = watched(vec![queue("table", 1)]);
+    let mut health = HealthClient::new(watched.channel().await);
+    let request = |size| HealthCheckRequest { service: "s".repeat(size) };
+    assert_eq!(health.check(request(512)).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(health.check(request(4096)).await.unwrap_err().code(), Code::OutOfRange);
+    assert_eq!(health.watch(request(4096)).await.unwrap_err().code(), Code::OutOfRange);
+}
+
 /// Such headers refuse calls of the service itself; see `same_server`.
 #[tokio::test(flavor = "multi_thread")]
 async fn health_and_reflection_answer_clients_of_other_servers() {
