@@ -76,6 +76,12 @@ def test_each_path_is_for_those_with_its_role(server, method):
         assert got == everyone, (method, path)
 
 
+def test_the_verdict_is_not_told_with_health(server):
+    """It names tables, and the files of a save that has failed."""
+    for name in (None, "boss"):
+        assert ask_as(server, name, "/readyz").text == "ready\n"
+
+
 @only_linux
 def test_those_without_a_token_are_told_what_to_do(server):
     for path in ("/api/v1/server", "/metrics"):

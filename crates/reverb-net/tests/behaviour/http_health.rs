@@ -77,8 +77,12 @@ fn setting() -> Setting {
 
 /// Returns the status and the text of the answer.
 fn get(port: u16, path: &str) -> (String, String) {
+    get_from(port, "Host: localhost", path)
+}
+
+fn get_from(port: u16, headers: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it takes a request");
+    write!(stream, "GET {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n").expect("it takes a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
@@ -134,6 +138,23 @@ fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
     stopping.join().expect("it stops").expect("the save succeeds");
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the port is free");
     drop((runtime, http_runtime));
+}
+
+/// Probes send any host, and so do pages of other sites with DNS rebinding.
+#[test]
+fn those_that_may_be_of_another_site_hear_no_verdict() {
+    let Setting { http_runtime, replay, http, .. } = setting();
+    let port = http.port();
+    let runtime = runtime();
+    let server = Server::start(runtime.handle(), replay, &ListenOptions::default(), Some(http)).expect("it starts");
+    for own in ["Host: localhost", "Host: 10.0.0.5:8080"] {
+        assert!(get_from(port, own, "/readyz").1.starts_with("ready. "), "{own}");
+    }
+    for other in ["Host: evil.example", "Host: localhost\r\nSec-Fetch-Site: cross-site"] {
+        assert_eq!(get_from(port, other, "/readyz"), answer("200", "ready"), "{other}");
+        assert_eq!(get_from(port, other, "/healthz"), answer("200", "ok"), "{other}");
+    }
+    drop((server, runtime, http_runtime));
 }
 
 #[test]

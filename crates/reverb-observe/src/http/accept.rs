@@ -79,7 +79,9 @@ impl Port {
         let mut response = if let Some(refusal) = self.guard.refusal(&request) {
             refusal
         } else if health::is_path(request.uri.path()) {
-            health::answer(request.uri.path(), &self.state)
+            // With tokens, the verdict is for those with one, at its own path.
+            let needs_token = self.state.security.access.as_ref().is_some_and(|access| access.has_tokens());
+            health::answer(request.uri.path(), &self.state, !needs_token && self.guard.is_for_us(&request))
         } else if is_in_reserve {
             let line = format!("{MAX_CONNECTIONS} HTTP requests are being answered. Try again later.");
             text(StatusCode::SERVICE_UNAVAILABLE, &line)

@@ -61,6 +61,11 @@ impl Guard {
         (!is_own_site(path, &request.headers)).then(|| text(StatusCode::FORBIDDEN, WRONG_SITE))
     }
 
+    /// Whether a request has a name of this server, and no page of another site sends it.
+    pub fn is_for_us(&self, request: &Parts) -> bool {
+        self.is_host_accepted(request) && is_own_site(request.uri.path(), &request.headers)
+    }
+
     fn is_host_accepted(&self, request: &Parts) -> bool {
         let mut hosts = request.headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };

@@ -11,12 +11,13 @@ pub fn is_path(path: &str) -> bool {
     matches!(path, "/livez" | "/readyz" | "/healthz")
 }
 
-/// Answers a request for one of these paths.
-pub fn answer(path: &str, state: &HttpState) -> Response {
+/// Answers a request for one of these paths. `may_know` adds what the server says of itself, which names tables and files.
+pub fn answer(path: &str, state: &HttpState, may_know: bool) -> Response {
     let obstacle = if path == "/livez" { None } else { obstacle(state) };
     match obstacle {
         Some(obstacle) => text(StatusCode::SERVICE_UNAVAILABLE, &obstacle),
-        None if path == "/readyz" => text(StatusCode::OK, &ready(state)),
+        None if path == "/readyz" && may_know => text(StatusCode::OK, &ready(state)),
+        None if path == "/readyz" => text(StatusCode::OK, "ready"),
         None => text(StatusCode::OK, "ok"),
     }
 }
