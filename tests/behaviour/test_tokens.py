@@ -4,6 +4,7 @@ import logging
 import os
 import stat
 import sys
+import threading
 
 import pytest
 from behaviour_support import PATIENCE_S, draw_values, eventually, insert_values, make_table, run_program
@@ -56,6 +57,22 @@ def test_a_file_that_becomes_wrong_leaves_the_tokens_in_use(start, tokens, tmp_p
     assert len([one for one in warnings if one.levelno == logging.WARNING]) <= 1
     with pytest.raises(errors.UnauthenticatedError):
         reverb.Client(roads(server)[0]).server_info()
+
+
+def test_a_pipe_in_the_place_of_the_file_holds_nothing_up(start, tokens, tmp_path):
+    server = start(tokens=tokens)
+    path = tmp_path / "tokens.toml"
+    path.unlink()
+    os.mkfifo(path)
+    looking = threading.Thread(target=server.reload, daemon=True)
+    looking.start()
+    looking.join(PATIENCE_S)
+    assert not looking.is_alive()
+    write_tokens(path, boss="admin")
+    server.reload()
+    with pytest.raises(errors.UnauthenticatedError):
+        reverb.Client(roads(server)[0], token=token_of("actors"), allow_insecure=True).server_info()
+    server.stop()
 
 
 def test_refused_calls_are_audited_without_the_token(start, tokens, audited):

@@ -5,8 +5,15 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+// limit (Connections and calls): file of certificates, a key, authorities or tokens | {:bytes} | `InvalidArgumentError`; a
+// running server keeps what it has
+/// Maximum size of a file.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Reads a chain of certificates, that of the owner first.
 ///
@@ -43,8 +50,26 @@ pub fn authorities(path: &Path) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| wrong(path, &error))
+/// Reads a file of certificates, a key or tokens. Anything else at its path, such as a pipe, could hold the reader up for
+/// good.
+///
+/// # Errors
+/// [`Error::InvalidArgument`], with the path.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let read = || {
+        let meta = std::fs::metadata(path)?;
+        if !meta.is_file() && !meta.is_dir() {
+            return Err(io::Error::other("expected a file, found a pipe, a socket or a device"));
+        }
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error| wrong(path, &error))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(wrong(path, &format!("expected a file of at most {MAX_FILE_BYTES} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// Returns the error of a file. `why` never contains what is in it.
@@ -71,5 +96,28 @@ impl Mark {
     pub fn is_same_file(&self, other: &Self) -> bool {
         let file = |mark: &Self| mark.0.as_ref().map(|(path, inode, ..)| (path.clone(), *inode));
         file(self) == file(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn only_files_of_a_usual_size_are_read() {
+        let path = std::env::temp_dir().join(format!("reverb-files-{}", std::process::id()));
+        let why = || read(&path).expect_err("it is no such file").to_string();
+        let file = File::create(&path).expect("the folder can be written");
+        file.set_len(MAX_FILE_BYTES).expect("it has room");
+        assert_eq!(read(&path).expect("it is not too large").len() as u64, MAX_FILE_BYTES);
+        file.set_len(MAX_FILE_BYTES + 1).expect("it has room");
+        assert!(why().contains("at most 4194304 bytes"), "{}", why());
+        std::fs::remove_file(&path).expect("it was made");
+        assert!(why().contains("No such file"), "{}", why());
+        let _socket = UnixListener::bind(&path).expect("the folder can be written");
+        assert!(why().contains("expected a file, found a pipe"), "{}", why());
+        std::fs::remove_file(&path).expect("it was made");
+        assert!(read(Path::new("/dev/zero")).is_err(), "a device without an end");
     }
 }

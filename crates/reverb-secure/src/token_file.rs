@@ -1,6 +1,7 @@
 //! The file of tokens: TOML, with the SHA-256 of each token and never the token itself. No error quotes a value that may
 //! be a token by mistake.
 
+use crate::files;
 use crate::role::Role;
 use reverb_core::{Error, Result};
 use std::ops::Range;
@@ -31,8 +32,7 @@ pub struct Entry {
 /// # Errors
 /// [`Error::InvalidArgument`] with the path and the line.
 pub fn read(path: &Path) -> Result<Vec<Entry>> {
-    let bytes = std::fs::read(path).map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
-    let text = String::from_utf8(bytes)
+    let text = String::from_utf8(files::read(path)?)
         .map_err(|_| Error::invalid(format!("{}: expected TOML in UTF-8, found other bytes", path.display())))?;
     of_text(&text, &path.display().to_string())
 }
