@@ -519,7 +519,8 @@ def test_records_of_resets_and_saves_have_fields(start, tmp_path, caplog):
         eventually(lambda: {"table", "path"} <= {name for record in records(caplog) for name in record.fields})
     by_field = {name: record for record in records(caplog) for name in record.fields}
     assert by_field["table"].fields["table"] == HOSTILE
-    assert by_field["table"].getMessage() == f"table `{HOSTILE}` was reset; 0 items left it"
+    shown = HOSTILE.translate({10: "\\n", 27: "\\x1b", 0x202E: "\\u202e", 0x2028: "\\u2028"})
+    assert by_field["table"].getMessage() == f"table `{shown}` was reset; 0 items left it"
     saved = by_field["path"]
     assert saved.fields["path"] == path
     assert saved.fields["bytes"] > 0

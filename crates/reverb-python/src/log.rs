@@ -163,12 +163,14 @@ enum Value {
 }
 
 impl Logged {
-    /// Calls a method of Python's logger. The record has the fields as its attribute `fields`, a dict.
+    /// Calls a method of Python's logger. The record has the fields as its attribute `fields`, a dict. Names in the message
+    /// may be anybody's, and most programs write messages to a terminal or a file as they are.
     fn send(self, py: Python<'_>, method: &str) -> PyResult<()> {
         let extra = [("fields", self.fields.into_py_dict(py)?)].into_py_dict(py)?;
         let keywords = [("extra", extra)].into_py_dict(py)?;
         let logger = py.import("logging")?.call_method1("getLogger", ("reverb",))?;
-        logger.call_method(method, ("%s", self.message), Some(&keywords))?;
+        let message = py.import("reverb.logging.escaping")?.call_method1("escaped", (self.message,))?;
+        logger.call_method(method, ("%s", message), Some(&keywords))?;
         Ok(())
     }
 }
