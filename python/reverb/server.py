@@ -382,7 +382,8 @@ class Server:
         if getattr(self._checkpointer, "save_on_stop", False):
             _saving_at_exit.add(self)
         announce(self.dashboard_url)
-        if options.security.sends_tokens_openly and not is_loopback(options.listen.host):
+        hosts = (options.listen.host, options.observe.http_host)
+        if options.security.sends_tokens_openly and not all(map(is_loopback, hosts)):
             _logger.warning("clients from other machines send their tokens without encryption; see `tls`")
 
     @property

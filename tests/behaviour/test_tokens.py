@@ -75,6 +75,13 @@ def test_a_pipe_in_the_place_of_the_file_holds_nothing_up(start, tokens, tmp_pat
     server.stop()
 
 
+@pytest.mark.parametrize(("argument", "is_told"), [("host", True), ("http_host", True), (None, False)])
+def test_a_port_that_takes_tokens_from_elsewhere_without_tls_warns(start, tokens, caplog, argument, is_told):
+    start(tokens=tokens, allow_insecure=True, **({argument: "0.0.0.0"} if argument else {}))
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["clients from other machines send their tokens without encryption; see `tls`"] * is_told
+
+
 def test_refused_calls_are_audited_without_the_token(start, tokens, audited):
     server, _ = start(make_table(), tokens=tokens)
     with pytest.raises(errors.UnauthenticatedError):
