@@ -79,6 +79,7 @@ def sections(by_area):
         ("open_length", open_length),
         ("torchrl", torchrl),
         ("aio_loop", aio_loop),
+        ("tls", tls),
     ):
         if area in by_area:
             yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
@@ -229,6 +230,16 @@ def aio_loop(results):
     title = f"### `reverb.aio` in an event loop of {results[0]['sessions']:,} sessions"
     note = "Steps in processor time; the ticker asks for 1 ms, also in the program with `asyncio.sleep` in our place."
     return f"{title}\n\n{note}\n\n" + table_of(header, rows)
+
+
+def tls(results):
+    header = ["item, bytes", "batch", "plain, items/s", "TLS", "TLS and tokens", "TLS / plain", "with tokens / plain"]
+    rows = []
+    for result in results:
+        rates = [f"{result[f'{side}_items_per_s']:,}" for side in ("plain", "tls", "tokens")]
+        ratios = [f"{result[f'{side}_ratio']:.2f}" for side in ("tls", "tokens")]
+        rows.append([f"{result['item_bytes']:,}", result["batch"], *rates, *ratios])
+    return "### Reads over TCP with TLS and tokens, by `sample_batch`\n\n" + table_of(header, rows)
 
 
 def checkpoints(results):
