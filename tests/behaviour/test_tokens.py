@@ -1,5 +1,6 @@
 """Servers with tokens, and what certificates allow where there are none."""
 
+import contextlib
 import logging
 import os
 import stat
@@ -60,7 +61,7 @@ def test_a_file_that_becomes_wrong_leaves_the_tokens_in_use(start, tokens, tmp_p
 
 
 def test_a_pipe_in_the_place_of_the_file_holds_nothing_up(start, tokens, tmp_path):
-    server = start(tokens=tokens)
+    server, _ = start(make_table(), tokens=tokens)
     path = tmp_path / "tokens.toml"
     path.unlink()
     os.mkfifo(path)
@@ -77,7 +78,7 @@ def test_a_pipe_in_the_place_of_the_file_holds_nothing_up(start, tokens, tmp_pat
 
 @pytest.mark.parametrize(("argument", "is_told"), [("host", True), ("http_host", True), (None, False)])
 def test_a_port_that_takes_tokens_from_elsewhere_without_tls_warns(start, tokens, caplog, argument, is_told):
-    start(tokens=tokens, allow_insecure=True, **({argument: "0.0.0.0"} if argument else {}))
+    start(make_table(), tokens=tokens, allow_insecure=True, **({argument: "0.0.0.0"} if argument else {}))
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["clients from other machines send their tokens without encryption; see `tls`"] * is_told
 
@@ -90,6 +91,36 @@ def test_refused_calls_are_audited_without_the_token(start, tokens, audited):
     [refused, *_] = audited("refuse")
     assert (refused["reason"], refused["method"]) == ("no_token", "reverb.replay.v1.Replay/Hello")
     assert refused["address"].startswith("127.0.0.1:")
+
+
+def test_a_client_that_may_only_view_keeps_its_connection(start, tmp_path, audited):
+    tokens = reverb.Tokens.from_file(write_tokens(tmp_path / "tokens.toml", monitor="view"))
+    server, _ = start(make_table(), tokens=tokens)
+    clients = [reverb.Client(address, token=token_of("monitor"), allow_insecure=True) for address in roads(server)]
+    for client in clients * 3:
+        client.server_info()
+    assert [line["who"] for line in audited("connect")] == ["monitor", "monitor"]
+    assert not audited("refuse")
+    for client in clients * 2:
+        with pytest.raises(errors.PermissionDeniedError, match="has role view; Sample needs use"):
+            client.sample_batch("table", 1)
+        with pytest.raises(errors.PermissionDeniedError, match="has role view; Insert needs use"):
+            client.insert([1], {"table": 1.0})
+        client.server_info()
+    assert {line["method"].partition("/")[2] for line in audited("refuse")} == {"Sample", "Insert"}
+
+
+def test_a_client_that_may_only_view_finds_the_next_server(start, tmp_path):
+    tokens = reverb.Tokens.from_file(write_tokens(tmp_path / "tokens.toml", monitor="view"))
+    server, _ = start(make_table(), tokens=tokens)
+    client = reverb.Client(roads(server)[0], token=token_of("monitor"), allow_insecure=True)
+    client.server_info()
+    server.stop()
+    start(make_table(), make_table("other"), tokens=tokens, port=server.port)
+    # No stream of the client has ended, so the call finds out.
+    with contextlib.suppress(errors.UnavailableError):
+        client.server_info()
+    assert set(client.server_info()) == {"table", "other"}
 
 
 def test_other_users_of_the_socket_need_tokens(start):

@@ -1,7 +1,7 @@
 //! Who makes a call, where a server asks for that.
 
 use reverb_core::Result;
-use reverb_secure::{Access, AuditEntry, AuditValue, Guest};
+use reverb_secure::{Access, AuditEntry, AuditValue, Guest, Role};
 use reverb_service::Peer;
 use std::sync::Arc;
 use tonic::Request;
@@ -41,6 +41,11 @@ impl Caller {
 /// Returns the name of the token of a call, if the server asks for tokens.
 pub fn token_of<T>(request: &Request<T>) -> Option<String> {
     caller_of(request).and_then(|caller| caller.guest.token().map(str::to_owned))
+}
+
+/// Whether a caller may see numbers only.
+pub fn may_only_view<T>(request: &Request<T>) -> bool {
+    caller_of(request).is_some_and(|caller| caller.guest.role < Role::Use)
 }
 
 fn caller_of<T>(request: &Request<T>) -> Option<&Caller> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// The callers' side of a stream of requests `R`, whose answers are `T`.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct SharedStream<R, T> {
     /// The calls that wait.
     pub calls: Arc<Calls<T>>,
     next_id: AtomicU64,
+    /// Told of the first call, if the stream is opened for that.
+    is_wanted: Option<watch::Sender<bool>>,
 }
 
 /// The calls of a stream that wait for their answers, by the ids of their requests.
@@ -35,6 +37,8 @@ struct State<T> {
 impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
     /// Opens a stream of the requests of a channel in the background by `read`, which sends them, reads the answers, and
     /// returns the error that ends the stream.
+    ///
+    /// The server would refuse a caller that may only view. Its stream is opened for the first call, which is told why.
     pub fn open<F: Future<Output = Error> + Send + 'static>(
         link: Arc<Link>,
         heartbeat: Option<Duration>,
@@ -43,7 +47,14 @@ impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
     ) -> Self {
         let calls = Arc::new(Calls(Mutex::new(State { waiting: HashMap::new(), broken: None })));
         let (reading, reader) = (read(to_send, calls.clone()), calls.clone());
+        let is_wanted = link.views_only.then(|| watch::Sender::new(false));
+        let wanted = is_wanted.as_ref().map(watch::Sender::subscribe);
         tokio::spawn(async move {
+            if let Some(mut wanted) = wanted
+                && wanted.wait_for(|is_wanted| *is_wanted).await.is_err()
+            {
+                return;
+            }
             let error = link.note(reading.await);
             link.set_broken();
             reader.fail(&error);
@@ -56,7 +67,7 @@ impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
                 if waits { requests.send(R::default()).ok() } else { Some(()) }
             });
         }
-        Self { requests, calls, next_id: AtomicU64::new(1) }
+        Self { requests, calls, next_id: AtomicU64::new(1), is_wanted }
     }
 
     /// Begins a call. Returns the id of its request, and the receiver of its answer.
@@ -71,6 +82,9 @@ impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
             return Err(error.clone());
         }
         state.waiting.insert(request_id, sender);
+        if let Some(is_wanted) = &self.is_wanted {
+            is_wanted.send_replace(true);
+        }
         Ok((request_id, receiver))
     }
 }

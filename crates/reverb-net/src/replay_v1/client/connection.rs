@@ -12,7 +12,7 @@ use crate::replay_v1::proto::{
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
-use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, VERSION};
+use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
@@ -122,13 +122,14 @@ impl Connection {
             let probed = probe(&greeter, peer, &hello.server_id).await;
             probed.inspect_err(|_| connections.set_split(&place))?;
         }
-        let link = connections.add(&place, &hello.server_id, bearer);
+        let has = |capability| hello.capabilities.iter().any(|name| name == capability);
+        let (knows_largest, views_only) = (has(LARGEST_PRIORITY), has(VIEW_ONLY));
+        let link = connections.add(&place, &hello.server_id, bearer, views_only);
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat);
         let (peer, service) = (peer.to_owned(), service(channel.clone()));
-        let knows_largest = hello.capabilities.iter().any(|name| name == LARGEST_PRIORITY);
         let connection =
             Self { peer, transport, service, channel, link, hello, heartbeat, knows_largest, inserts, samples };
         Ok(Greeting::Connected(Arc::new(connection)))
@@ -271,6 +272,10 @@ impl Connection {
         let error = self.link.note(error);
         if !error.is_transient() {
             return error;
+        }
+        if self.link.views_only {
+            // It has no streams that would notice the end of the connection.
+            self.link.set_broken();
         }
         let ended_by = Instant::now() + STREAM_END_TIME;
         while !self.link.is_broken() && Instant::now() < ended_by {

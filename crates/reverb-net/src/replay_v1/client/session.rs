@@ -45,6 +45,8 @@ pub struct Link {
     connections: Arc<Connections>,
     place: String,
     server: Bytes,
+    /// Whether the caller may see numbers only, so that the server would refuse the streams of its calls.
+    pub views_only: bool,
     is_broken: AtomicBool,
     /// Whether the server has said that it was stopped for good.
     is_over: AtomicBool,
@@ -102,11 +104,21 @@ impl Connections {
     }
 
     /// Adds a new connection. Those that lead to another server are given up.
-    pub fn add(self: Arc<Self>, place: &str, server: &Bytes, bearer: Option<Bearer>) -> Arc<Link> {
+    pub fn add(self: Arc<Self>, place: &str, server: &Bytes, bearer: Option<Bearer>, views_only: bool) -> Arc<Link> {
         let (place, server) = (place.to_owned(), server.clone());
         let (is_broken, is_over, split) = (AtomicBool::new(false), AtomicBool::new(false), OnceLock::new());
         let receipts = OnceLock::new();
-        let link = Arc::new(Link { connections: self, place, server, is_broken, is_over, split, receipts, bearer });
+        let link = Arc::new(Link {
+            connections: self,
+            place,
+            server,
+            views_only,
+            is_broken,
+            is_over,
+            split,
+            receipts,
+            bearer,
+        });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
         known.open.retain(|open| {

@@ -5,7 +5,7 @@ use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
 use super::write_stream::write_stream;
-use crate::grpc::caller::{Audited, token_of};
+use crate::grpc::caller::{Audited, may_only_view, token_of};
 use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
 use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, number_of};
 use crate::replay_v1::proto::{
@@ -17,7 +17,7 @@ use crate::replay_v1::proto::{
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
-use crate::replay_v1::version::{CAPABILITIES, VERSION};
+use crate::replay_v1::version::{CAPABILITIES, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::{changes_from_wire, got_to_wire, newer_to_wire, peeked_to_wire, status_to_wire};
 use reverb_core::Error;
 use reverb_observe::documents::observed;
@@ -84,13 +84,14 @@ impl ReplayService for Router {
 
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
         let peer = peer_of(&request);
+        let of_caller = may_only_view(&request).then_some(VIEW_ONLY);
         let HelloRequest { version, client_name, .. } = request.into_inner();
         if version == 0 {
             return Err(to_status(&Error::invalid("version must be at least 1, got 0")));
         }
         peer.introduce(&client_name);
         Ok(Response::new(HelloResponse {
-            capabilities: CAPABILITIES.map(String::from).to_vec(),
+            capabilities: CAPABILITIES.into_iter().chain(of_caller).map(String::from).collect(),
             version: version.min(VERSION),
             server_id: self.replay.id().to_vec().into(),
             max_message_size: self.replay.max_message_size(),
