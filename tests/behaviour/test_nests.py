@@ -1,10 +1,13 @@
 """Nests: how they are flattened, and packed again by a signature."""
 
 import collections
+import sys
 
 import numpy as np
 import pytest
 from behaviour_support import draw, info_of, make_table
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reverb.tensor_spec import TensorSpec
 
@@ -42,6 +45,18 @@ def test_dict_order_does_not_matter(client):
     client.insert({"y": 2, "x": 1}, {"table": 1.0})
     for sample in draw(client, 2):
         assert [int(column[0]) for column in sample.data] == [1, 2]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.permutations("zayxb"), st.integers(1, 5), st.booleans()), min_size=1, max_size=6))
+def test_order_of_keys_does_not_depend_on_earlier_dicts(client, dicts):
+    """Dicts that share keys, all of them or some, whose strings are the same objects or only equal."""
+    for keys, count, are_new in dicts:
+        chosen = [f"{key}_key" if are_new else sys.intern(f"{key}_key") for key in keys[:count]]
+        client.reset("table")
+        client.insert({key: ord(key[0]) for key in chosen}, {"table": 1.0})
+        [sample] = draw(client)
+        assert [int(column[0]) for column in sample.data] == sorted(map(ord, keys[:count]))
 
 
 def test_sample_has_the_structure_of_the_signature(serve):
