@@ -74,8 +74,12 @@ impl TableHandle {
                 if own.is_none() {
                     own = ended.take_own::<W>(ticket);
                 }
+                if own.is_none() && receiver.is_some() {
+                    // Another thread may have served it, and answers by the channel.
+                    return W::queue(&mut state.queues).get_mut(ticket).is_none();
+                }
                 // Most requests are done before the lock is released. The others need a channel.
-                if own.is_none() && receiver.is_none() {
+                if own.is_none() {
                     let (reply, waiting) = oneshot::channel();
                     state.queues.wait::<W>(ticket, Waiter { reply, peer: peer.clone(), since: Instant::now() });
                     receiver = Some(waiting);

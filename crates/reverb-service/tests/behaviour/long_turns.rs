@@ -5,13 +5,17 @@ use crate::done;
 use crate::waits;
 use reverb_core::{Error, SelectorKind, Table, TableConfig};
 use reverb_service::lease::Lease;
-use reverb_service::{TableHandle, Waiting};
+use reverb_service::{Change, Inserter, Journal, TableHandle, Waiting};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread::{ThreadId, current, spawn};
+use std::time::Duration;
 
 /// Maximum number of operations of one call before others get in.
 const STEP: usize = 16_384;
 const MANY: u64 = 50_000;
+const SOON: Duration = Duration::from_secs(20);
 
 fn len(table: &TableHandle) -> usize {
     table.with_table(Table::len)
@@ -57,6 +61,87 @@ async fn draws_that_count_keep_their_order_however_large() {
     done!(table.insert(items(0..MANY + 1), here()));
     assert!(keys(&large.result(None, silent).await.unwrap()).into_iter().eq(0..MANY));
     assert_eq!(keys(&small.result(None, silent).await.unwrap()), [MANY]);
+}
+
+/// How far the small insert of [`Relay`] has come.
+#[derive(Debug, PartialEq, PartialOrd)]
+enum Progress {
+    Begins,
+    Waits,
+    Served,
+    Returned,
+}
+
+/// Holds two threads at their commits, so that the thread of a large insert serves the small insert of another thread.
+#[derive(Debug)]
+struct Relay {
+    large: ThreadId,
+    progress: Mutex<Option<Progress>>,
+    changed: Condvar,
+}
+
+impl Relay {
+    /// The key of the small insert.
+    const SMALL: u64 = 1 << 40;
+
+    fn reach(&self, progress: Progress) {
+        let mut now = self.progress.lock().unwrap();
+        if now.as_ref() < Some(&progress) {
+            *now = Some(progress);
+        }
+        self.changed.notify_all();
+    }
+
+    fn await_progress(&self, progress: Progress) {
+        let now = self.progress.lock().unwrap();
+        let awaited = Some(&progress);
+        let (_now, waited) = self.changed.wait_timeout_while(now, SOON, |now| now.as_ref() < awaited).unwrap();
+        assert!(!waited.timed_out(), "waited for {progress:?}");
+    }
+
+    fn is_served(&self) -> bool {
+        *self.progress.lock().unwrap() >= Some(Progress::Served)
+    }
+}
+
+impl Journal for Relay {
+    fn note(&self, change: Change) {
+        if matches!(change, Change::Inserted { key: Self::SMALL, .. }) {
+            assert_eq!(current().id(), self.large);
+            self.reach(Progress::Served);
+        }
+    }
+
+    fn commit(&self) {
+        if current().id() == self.large {
+            self.reach(Progress::Begins);
+            self.await_progress(if self.is_served() { Progress::Returned } else { Progress::Waits });
+        } else {
+            self.reach(Progress::Waits);
+            self.await_progress(Progress::Served);
+        }
+    }
+}
+
+#[test]
+fn an_insert_that_another_thread_has_served_does_not_stay_for_the_rest_of_a_large_one() {
+    const LARGE: u64 = 20 * STEP as u64;
+    let table = uniform("table");
+    let relay = Arc::new(Relay { large: current().id(), progress: Mutex::new(None), changed: Condvar::new() });
+    table.set_journal(relay.clone());
+    let (other, seen) = (table.clone(), relay);
+    let small = spawn(move || {
+        seen.await_progress(Progress::Begins);
+        let waiting = waits!(other.insert(items([Relay::SMALL]), Inserter { peer: here(), client: 2 }));
+        let inserted = len(&other);
+        seen.reach(Progress::Returned);
+        (waiting, inserted)
+    });
+    done!(table.insert(items(0..LARGE), Inserter { peer: here(), client: 1 }));
+    let (mut waiting, inserted) = small.join().unwrap();
+    assert!(inserted <= LARGE as usize / 2, "{inserted} of {LARGE} items came first");
+    assert!(matches!(waiting.poll_result(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))));
+    assert_eq!(len(&table), LARGE as usize + 1);
 }
 
 #[test]
