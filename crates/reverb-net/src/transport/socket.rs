@@ -109,8 +109,9 @@ impl Watch {
         }
     }
 
-    /// Whether to poll again. Other threads may run on this processor before it returns.
-    fn should_poll_again(&mut self) -> bool {
+    /// Whether to poll again. After a few polls it calls `give_way`, which lets other threads run on this processor and
+    /// returns the time at which this one goes on.
+    fn should_poll_again(&mut self, give_way: impl FnOnce() -> Instant) -> bool {
         let now = Instant::now();
         if self.took >= WATCH || now.saturating_duration_since(self.written) >= WATCH || now < self.paused_until {
             return false;
@@ -119,9 +120,8 @@ impl Watch {
         if self.looks <= BUSY_LOOKS {
             return true;
         }
-        std::thread::yield_now();
-        let back = Instant::now();
-        if back - now < LONG_TURN {
+        let back = give_way();
+        if back.saturating_duration_since(now) < LONG_TURN {
             return true;
         }
         // On a busy processor, waking a thread costs little, and polling again would cost another time slice.
@@ -130,6 +130,11 @@ impl Watch {
         self.paused_until = back + self.pause;
         false
     }
+}
+
+fn give_way() -> Instant {
+    std::thread::yield_now();
+    Instant::now()
 }
 
 impl Socket {
@@ -163,7 +168,7 @@ impl AsyncRead for Socket {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                if watch.should_poll_again() {
+                if watch.should_poll_again(give_way) {
                     // The first poll of `yield_now` wakes the task after the runtime has checked all sockets for new
                     // data.
                     let _pending = pin!(tokio::task::yield_now()).poll(cx);
@@ -237,21 +242,26 @@ mod tests {
 
     #[test]
     fn a_socket_with_quick_answers_is_polled_again() {
-        assert!(!Watch::new().should_poll_again(), "there was no answer yet");
-        let looks_on = || {
-            let mut quick = watch(Duration::ZERO);
-            (0..2 * BUSY_LOOKS).all(|_| quick.should_poll_again())
-        };
-        // On a busy machine most turns are long.
-        assert!((0..1000).any(|_| looks_on()), "polling stopped, although not every turn was long");
+        assert!(!Watch::new().should_poll_again(Instant::now), "there was no answer yet");
+        let (mut quick, begun) = (watch(Duration::ZERO), Instant::now());
+        assert!((0..2 * BUSY_LOOKS).all(|_| quick.should_poll_again(|| begun)));
     }
 
     #[test]
     fn a_socket_with_slow_answers_is_not_watched() {
-        assert!(!watch(WATCH).should_poll_again());
+        assert!(!watch(WATCH).should_poll_again(Instant::now));
         let mut late = watch(Duration::ZERO);
         late.written -= AGES + WATCH;
-        assert!(!late.should_poll_again());
+        assert!(!late.should_poll_again(Instant::now));
+    }
+
+    #[test]
+    fn polling_pauses_once_other_threads_run_for_long() {
+        let mut watch = Watch { looks: BUSY_LOOKS, ..watch(Duration::ZERO) };
+        watch.paused_until -= AGES;
+        let later = Instant::now() + AGES;
+        assert!(!watch.should_poll_again(|| later));
+        assert_eq!(watch.paused_until, later + PAUSES.0);
     }
 
     #[test]
@@ -270,6 +280,6 @@ mod tests {
     fn nothing_is_watched_in_a_pause() {
         let mut watch = watch(Duration::ZERO);
         watch.paused_until = Instant::now() + AGES;
-        assert!(!watch.should_poll_again());
+        assert!(!watch.should_poll_again(Instant::now));
     }
 }
