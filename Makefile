@@ -136,8 +136,8 @@ demo: $(VENV)/.demo ## Train Double DQN on CartPole: a server, two actors, a lea
 
 # --- Tests -----------------------------------------------------------------------------------------------------
 
-# Twice as many as processors, since many tests wait.
-WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 1))))
+# Three times as many as processors, since many tests wait.
+WORKERS := $(shell echo $$((3 * $$(nproc 2>/dev/null || echo 1))))
 
 # The environment of the Python tests is made while the Rust tests run, which mostly wait.
 test: ## Rust and Python tests that need no other framework
