@@ -2,7 +2,7 @@
 
 use crate::fork;
 use rand::{RngCore, SeedableRng, rngs::SmallRng};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 
 /// Key of an item, unique in its table.
@@ -23,19 +23,19 @@ pub fn random_key() -> u64 {
     with_generator(next_key)
 }
 
-/// Returns a new key for an item.
+/// Returns a new key for an item. All item keys that this process chooses come from here and from [`item_keys`].
 pub fn item_key() -> ItemKey {
-    item_keys(|next| next())
+    with_generator(next_key)
 }
 
 /// The keys of new items. Mostly there is one.
 pub type ItemKeys = SmallVec<[ItemKey; 1]>;
 
-/// Calls `make` with the source of new item keys. For many keys, this is faster than [`item_key`].
-///
-/// All item keys that this process chooses come from this function. The generator is that of [`random_key`].
-pub fn item_keys<T>(make: impl FnOnce(&mut dyn FnMut() -> ItemKey) -> T) -> T {
-    with_generator(|rng| make(&mut || next_key(rng)))
+/// Returns new keys for items. For many keys, this is faster than [`item_key`].
+pub fn item_keys(count: usize) -> ItemKeys {
+    let mut keys = smallvec![0; count];
+    with_generator(|rng| keys.fill_with(|| next_key(rng)));
+    keys
 }
 
 /// Calls `draw` with the generator of this thread. In a forked child the generator is seeded again, because otherwise

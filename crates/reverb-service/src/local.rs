@@ -86,7 +86,7 @@ impl RowInsert {
 
     /// Makes a key for each item, which it has in every table.
     pub fn make_keys(&self) -> ItemKeys {
-        item_keys(|key| (0..self.num_items()).map(|_| key()).collect())
+        item_keys(self.num_items() as usize)
     }
 
     /// The chunks, in the order of the items.
