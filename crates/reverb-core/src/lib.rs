@@ -26,6 +26,7 @@ mod mismatch;
 mod packed;
 pub mod pattern;
 mod prefetch;
+mod race;
 mod rate_limiter;
 mod repack;
 pub mod selector;
@@ -51,6 +52,7 @@ pub use key::{ChunkKey, EpisodeId, ItemKey, ItemKeys, item_key, item_keys, rando
 pub use layout::Layout;
 pub use limits::{MAX_ITEM_BYTES, MAX_ITEM_SLICES};
 pub use packed::Unpack;
+pub use race::{AfterRound, Race, RaceArrival, RaceReport, RaceRound, RaceWinner};
 pub use rate_limiter::{RateLimiter, RateLimiterConfig};
 pub use repack::{MovedRows, UsedRows, keep_rows, keep_rows_encoded};
 pub use selector::SelectorKind;

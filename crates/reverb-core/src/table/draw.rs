@@ -48,7 +48,7 @@ impl Table {
     }
 
     /// Counts new draws in the counters of the table.
-    fn count_new(&mut self, drawn: &[Drawn], now_nanos: u64) {
+    pub(super) fn count_new(&mut self, drawn: &[Drawn], now_nanos: u64) {
         self.counting.count_draws(drawn.len(), now_nanos, |index| drawn[index].inserted_at);
         self.counting.sample_bytes += drawn.iter().map(|draw| referenced_bytes(&draw.trajectory)).sum::<u64>();
     }
@@ -61,7 +61,7 @@ impl Table {
         (1..wanted).take_while(|&count| self.limiter.can_sample(count as i64)).last().unwrap_or(0)
     }
 
-    fn draw(&mut self, rate_limited: bool, drawn: &mut Vec<Drawn>) {
+    pub(super) fn draw(&mut self, rate_limited: bool, drawn: &mut Vec<Drawn>) {
         let (slot, probability) = self.sampler.sample(&mut self.rng);
         let mut sample = MaybeUninit::uninit();
         self.count_draw(slot, probability, rate_limited, &mut sample);
@@ -87,7 +87,7 @@ impl Table {
 
     /// Draws items that stay in the table. Items lie scattered in memory, and counting a reference delays all later
     /// loads, so the draws prefetch what they will read.
-    fn draw_block(&mut self, count: usize, rate_limited: bool, drawn: &mut Vec<Drawn>) {
+    pub(super) fn draw_block(&mut self, count: usize, rate_limited: bool, drawn: &mut Vec<Drawn>) {
         let mut block = [(0, 0.0); BLOCK];
         let block = &mut block[..count];
         self.sampler.sample_many(&mut self.rng, block);

@@ -8,7 +8,7 @@
 //! `max_bytes` it chooses more. A mutation checks all priorities first, then deletes, then updates.
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
-//! `change` updates and deletes, `configure` changes options, `draw` and `copied` sample and take draws back,
+//! `change` updates and deletes, `configure` changes options, `draw`, `copied` and `race` sample and take draws back,
 //! `in_flight` tracks draws until they are delivered, `snapshot` saves and restores, `compaction` finds unused memory,
 //! `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report, and `limiter_words` says what the rate
 //! limiter allows.
@@ -29,6 +29,7 @@ mod info;
 mod limiter_words;
 mod pages;
 mod peek;
+mod race;
 mod removal;
 mod snapshot;
 

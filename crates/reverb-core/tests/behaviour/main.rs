@@ -11,6 +11,8 @@ mod frames;
 mod interleaved;
 mod packed;
 mod pattern;
+mod race;
+mod race_statistics;
 mod rate_limiter;
 mod selector;
 #[path = "../common/steps.rs"]
