@@ -3,7 +3,7 @@
 use crate::table_handle::TableHandle;
 use parking_lot::Mutex;
 use reverb_core::gather::Gatherer;
-use reverb_core::{CopiedDraws, Drawn, Result};
+use reverb_core::{CopiedDraws, Drawn, Error, Result};
 use std::sync::Arc;
 
 /// Samples on their way to the caller that drew them. They return to their table if the lease is dropped before
@@ -85,6 +85,35 @@ impl Lease {
     /// Returns the items of a lease by [`Lease::drawn`] that were not received yet.
     pub fn items(&self) -> &[Drawn] {
         if let LeasedDraws::Drawn(drawn) = &self.draws { drawn } else { &[] }
+    }
+
+    /// Keeps those of [`Lease::items`] at these positions, which ascend, and gives all others back to the table.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a position is not above the one before it, or if there is no such item. All items stay
+    /// in the lease then.
+    pub fn keep(&mut self, positions: &[usize]) -> Result<()> {
+        let LeasedDraws::Drawn(drawn) = &mut self.draws else { return Ok(()) };
+        let ascend = positions.is_sorted_by(|before, after| before < after);
+        if !ascend || positions.last().is_some_and(|&last| last >= drawn.len()) {
+            let held = drawn.len();
+            return Err(Error::invalid(format!("expected ascending positions below {held}, got {positions:?}")));
+        }
+        let mut kept = positions.iter().copied().peekable();
+        let (mut winners, mut others) = (Vec::with_capacity(positions.len()), Vec::new());
+        for (position, draw) in drawn.drain(..).enumerate() {
+            let side = if kept.next_if_eq(&position).is_some() { &mut winners } else { &mut others };
+            side.push(draw);
+        }
+        *drawn = winners;
+        let (count, is_tracked) = (others.len(), others.last().is_none_or(Drawn::is_tracked));
+        self.table.give_back(others);
+        self.table.count_delivered(count);
+        self.samples -= count;
+        if !is_tracked {
+            self.table.end_untracked(count);
+        }
+        Ok(())
     }
 
     /// Notes that the caller has received the first `count` of [`Lease::items`], so they do not return to the table.

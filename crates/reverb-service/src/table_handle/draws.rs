@@ -4,10 +4,13 @@ use super::call::Call;
 use super::handle::{TableHandle, closed, now_nanos};
 use super::journal::Change;
 use super::requests::{OPERATIONS_PER_LOCK, SampleWork};
+use crate::lease::Lease;
 use crate::peer::Peer;
 use crate::stacking::stack;
 use reverb_core::gather::{BatchLayout, Gatherer};
-use reverb_core::{CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Result, Table, Trajectory};
+use reverb_core::{
+    CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Race, RaceReport, Result, Table, Trajectory,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -115,6 +118,36 @@ impl TableHandle {
             peer.traffic.count_samples(request.at_most, self.place());
         }
         drawn
+    }
+
+    /// Makes the table's part in a race of several tables, at one moment; see [`Table::race`]. Nothing waits. The lease
+    /// holds all draws until the caller has merged the reports of all tables, and says by [`Lease::keep`] which have won.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if the table was closed, [`Error::ResourceExhausted`] if the limit of the race is above
+    /// [`OPERATIONS_PER_LOCK`], and those of [`Table::race`].
+    pub fn race(&self, race: Race) -> Result<(RaceReport, Lease)> {
+        if race.limit > OPERATIONS_PER_LOCK {
+            return Err(Error::ResourceExhausted(format!(
+                "a race for {} items exceeds the maximum of {OPERATIONS_PER_LOCK} items",
+                race.limit
+            )));
+        }
+        let (report, drawn) = self.change(|state, _| {
+            if state.closed {
+                return Err(closed());
+            }
+            let make = |table: &mut Table| {
+                let mut drawn = Vec::new();
+                let report = table.race(race, now_nanos(), &mut drawn)?;
+                Ok((report, drawn))
+            };
+            state.table.change(make, |_, made, note| {
+                let drawn = made.iter().flat_map(|(_, drawn)| drawn);
+                drawn.map(|draw| Change::Drawn(draw.key)).for_each(note);
+            })
+        })?;
+        Ok((report, Lease::drawn(self.clone(), drawn)))
     }
 
     /// Gives the draws of an undelivered copied batch back.

@@ -4,6 +4,7 @@
 mod bench_tables;
 #[path = "../common/mod.rs"]
 mod common;
+mod held_races;
 mod item_size;
 mod journal;
 mod local_draws;
