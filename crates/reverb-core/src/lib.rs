@@ -26,6 +26,7 @@ mod mismatch;
 mod packed;
 pub mod pattern;
 mod prefetch;
+pub mod published_room;
 mod race;
 mod rate_limiter;
 mod repack;

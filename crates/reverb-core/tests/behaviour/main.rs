@@ -11,6 +11,7 @@ mod frames;
 mod interleaved;
 mod packed;
 mod pattern;
+mod published_room;
 mod race;
 mod race_statistics;
 mod rate_limiter;
