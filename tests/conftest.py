@@ -1,6 +1,7 @@
 """Fixtures that all tests share: the three roads to a server, and servers that stop at the end of their test."""
 
 import ctypes
+import datetime
 import fcntl
 import json
 import logging
@@ -174,10 +175,12 @@ def serve_secured(request, tmp_path, monkeypatch):
 def audited(caplog):
     """The lines of the audit so far, of some events or of all: `audited("connect", "refuse")`."""
     caplog.set_level(logging.INFO, logger="reverb.audit")
+    # A line is written a moment after its event, so lines of the test before may come as well.
+    began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")
 
     def lines(*events):
         lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "reverb.audit"]
-        return [line for line in lines if not events or line["event"] in events]
+        return [line for line in lines if line["ts"] >= began and (not events or line["event"] in events)]
 
     return lines
 

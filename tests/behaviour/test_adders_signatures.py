@@ -59,6 +59,7 @@ ADDERS = {
 def write(adder, env, steps, extras=None, **options):
     recorder = adder.add_from(env, **options)
     recorder.reset(seed=0)
+    env.action_space.seed(0)
     for _ in range(steps):
         _, _, terminated, truncated, _ = recorder.step(env.action_space.sample(), extras=extras)
         if adder.num_envs is None and (terminated or truncated):
