@@ -16,12 +16,12 @@ fn config() -> RoomConfig {
     RoomConfig { limiter, shards: 2, learners: 1, batch: 8 }
 }
 
-fn run(shard: u32, run: u64) -> Incarnation {
-    Incarnation { shard, number: run }
+fn incarnation(shard: u32, number: u64) -> Incarnation {
+    Incarnation { shard, number }
 }
 
-fn shard(now: Duration, run: Incarnation, tally: Tally, items: u64) -> Shard {
-    Shard::new(now, config(), run, &[0, 1], tally, items).unwrap()
+fn shard(now: Duration, incarnation: Incarnation, tally: Tally, items: u64) -> Shard {
+    Shard::new(now, config(), incarnation, &[0, 1], tally, items).unwrap()
 }
 
 /// Two shards and a learner that hear each other at once.
@@ -39,7 +39,10 @@ impl Room {
     /// After the first home has listed all.
     fn new() -> Self {
         let zero = Duration::ZERO;
-        let shards = vec![shard(zero, run(0, 1), Tally::default(), 0), shard(zero, run(1, 1), Tally::default(), 0)];
+        let shards = vec![
+            shard(zero, incarnation(0, 1), Tally::default(), 0),
+            shard(zero, incarnation(1, 1), Tally::default(), 0),
+        ];
         let learner = Learner::new(zero, config(), 7, &[0, 1]).unwrap();
         let mut room = Self { now: zero, shards, learner, heard: None, publications: 0, deaf: None };
         room.pass(TAKEOVER_AFTER + SETTLE + 2 * TICK);
@@ -99,7 +102,8 @@ fn construction_is_refused_with_the_figures_if_the_window_is_too_small() {
     (config.shards, config.learners) = (4, 4);
     config.validate().unwrap();
     config.batch = 9;
-    let Err(Error::InvalidArgument(text)) = Shard::new(Duration::ZERO, config, run(0, 1), &[0], Tally::default(), 0)
+    let Err(Error::InvalidArgument(text)) =
+        Shard::new(Duration::ZERO, config, incarnation(0, 1), &[0], Tally::default(), 0)
     else {
         panic!("accepted")
     };
@@ -114,7 +118,7 @@ fn publication_dies_and_an_older_home_is_not_believed() {
     room.shards[1].inserted(5);
     room.pass(TICK);
     assert_eq!((room.allowed().0, room.allowed().1), (0, 0));
-    let newer = Generation { number: old.generation.number + 1, home: run(1, 1) };
+    let newer = Generation { number: old.generation.number + 1, home: incarnation(1, 1) };
     let newest = room.heard.clone().unwrap();
     let newer = Arc::new(Publication { generation: newer, sequence: 1, ..Publication::clone(&newest) });
     room.shards[0].hear(room.now, &newer);
@@ -138,7 +142,7 @@ fn counts_of_a_lost_shard_stay_when_it_returns_with_older_ones_and_when_it_is_re
     let checkpoint = room.shards[1].tally().clone();
     room.shards[1].inserted(2);
     room.pass(TICK);
-    room.shards[1] = shard(room.now, run(1, 2), checkpoint, 2);
+    room.shards[1] = shard(room.now, incarnation(1, 2), checkpoint, 2);
     room.pass(SETTLE);
     let sums = |room: &Room| room.shards[0].wait(room.now, 1000).unwrap().sums.unwrap();
     assert_eq!(sums(&room), Sums { inserts: 4, samples: 0, items: 2 });
@@ -195,9 +199,9 @@ fn waiting_insert_says_what_is_missing_and_which_shards_are_silent() {
 
 #[test]
 fn shard_that_hears_nobody_does_not_become_the_home() {
-    let mut deaf = shard(Duration::ZERO, run(0, 1), Tally::default(), 0);
+    let mut deaf = shard(Duration::ZERO, incarnation(0, 1), Tally::default(), 0);
     assert!((0..100).all(|tick| deaf.publish(tick * TICK).is_none()));
-    let mut alone = Shard::new(Duration::ZERO, config(), run(0, 1), &[0], Tally::default(), 0).unwrap();
+    let mut alone = Shard::new(Duration::ZERO, config(), incarnation(0, 1), &[0], Tally::default(), 0).unwrap();
     assert!((0..100).any(|tick| alone.publish(tick * TICK).is_some()));
 }
 
@@ -220,7 +224,7 @@ fn home_outbids_a_newer_one_that_is_gone() {
     let mut room = Room::new();
     room.shards[0].inserted(5);
     room.pass(TICK);
-    let generation = Generation { number: 8, home: run(1, 1) };
+    let generation = Generation { number: 8, home: incarnation(1, 1) };
     let gone = Publication { generation, ..Publication::clone(room.heard.as_ref().unwrap()) };
     room.learner.hear(room.now, &Arc::new(gone));
     room.pass(LIFE + SETTLE + 3 * TICK);

@@ -17,7 +17,7 @@ impl World {
     pub fn insert(&mut self, node: usize) {
         let now = self.rule_time(node);
         loop {
-            let run = self.run_of(node);
+            let incarnation = self.incarnation_of(node);
             let Some(Role::Shard { shard, backlog, waits_since, items }) = &mut self.nodes[node].role else { return };
             if *backlog == 0 || shard.inserts_allowed(now) == 0 {
                 assert!(*backlog == 0 || shard.wait(now, 1).is_some());
@@ -29,7 +29,7 @@ impl World {
             (*backlog, *items) = (*backlog - 1, *items + 1 - deletes);
             let wait = self.now - (*waits_since).max(self.setup.calm_from).min(self.now);
             *waits_since = self.now;
-            self.truth.inserted(run, deletes);
+            self.truth.inserted(incarnation, deletes);
             self.truth.used(self.now, node, self.nodes[node].heard);
             self.truth.check(self.now, &self.setup);
             self.note(node, wait);
@@ -170,7 +170,7 @@ impl World {
             (Mutant::ForgetsOwnUse, Some(Role::Shard { shard, .. })) => changed.tally.merge(shard.tally()),
             (Mutant::CountsGoBack, _) => {
                 let newest: BTreeMap<u32, Counts> =
-                    changed.tally.incarnations().map(|(run, counts)| (run.shard, counts)).collect();
+                    changed.tally.incarnations().map(|(incarnation, counts)| (incarnation.shard, counts)).collect();
                 let RateLimiterConfig { samples_per_insert, min_diff, max_diff, .. } = self.setup.config.limiter;
                 let diff = |counts: &Counts| counts.inserts as f64 * samples_per_insert - counts.samples as f64;
                 let diff: f64 = newest.values().map(diff).sum();
@@ -186,13 +186,13 @@ impl World {
         // A late choice is refused: nobody counts on it any more.
         let is_wanted = matches!(&self.nodes[from].role,
             Some(Role::Learner { draw: current, missing, .. }) if *current == draw && missing.contains_key(&node));
-        let run = self.run_of(node);
+        let incarnation = self.incarnation_of(node);
         let Some(Role::Shard { shard, .. }) = &mut self.nodes[node].role else { return };
         if !is_wanted {
             return;
         }
         let counted = shard.sampled(count, tally);
-        self.truth.sampled(run, count);
+        self.truth.sampled(incarnation, count);
         self.truth.in_flight.remove(&(from, node));
         self.send(node, from, Message::Counted { draw, count, counted });
     }

@@ -20,7 +20,7 @@ struct Events {
 /// Counts of the model.
 #[derive(Default)]
 pub struct Truth {
-    runs: BTreeMap<Incarnation, Events>,
+    incarnations: BTreeMap<Incarnation, Events>,
     /// Runs that have ended, with what anybody alive still knows of them.
     ended: BTreeMap<Incarnation, Events>,
     /// Samples that learners have taken and no shard has counted.
@@ -49,33 +49,33 @@ struct Rooms {
 }
 
 impl Truth {
-    pub fn started(&mut self, run: Incarnation, restored: u64) {
-        self.runs.insert(run, Events { restored, ..Events::default() });
+    pub fn started(&mut self, incarnation: Incarnation, restored: u64) {
+        self.incarnations.insert(incarnation, Events { restored, ..Events::default() });
     }
 
-    pub fn inserted(&mut self, run: Incarnation, deletes: u64) {
-        let events = self.runs.get_mut(&run).unwrap();
+    pub fn inserted(&mut self, incarnation: Incarnation, deletes: u64) {
+        let events = self.incarnations.get_mut(&incarnation).unwrap();
         (events.inserts, events.deletes) = (events.inserts + 1, events.deletes + deletes);
     }
 
-    pub fn sampled(&mut self, run: Incarnation, count: u64) {
-        self.runs.get_mut(&run).unwrap().samples += count;
+    pub fn sampled(&mut self, incarnation: Incarnation, count: u64) {
+        self.incarnations.get_mut(&incarnation).unwrap().samples += count;
     }
 
     /// Somebody has died. Events that no living member knows are gone with the shards where they happened.
-    pub fn died(&mut self, run: Option<Incarnation>, known_to: &[&Tally]) {
-        if let Some(events) = run.and_then(|run| self.runs.get(&run)) {
-            self.ended.insert(run.unwrap(), *events);
+    pub fn died(&mut self, incarnation: Option<Incarnation>, known_to: &[&Tally]) {
+        if let Some(events) = incarnation.and_then(|incarnation| self.incarnations.get(&incarnation)) {
+            self.ended.insert(incarnation.unwrap(), *events);
         }
-        for (run, events) in &mut self.ended {
-            let known = known_to.iter().map(|tally| tally.of(*run));
+        for (incarnation, events) in &mut self.ended {
+            let known = known_to.iter().map(|tally| tally.of(*incarnation));
             let (mut inserts, mut samples) = (0, 0);
             for counts in known {
                 (inserts, samples) = (inserts.max(counts.inserts), samples.max(counts.samples));
             }
             self.struck += (events.inserts.saturating_sub(inserts) + events.samples.saturating_sub(samples)) as f64;
             (events.inserts, events.samples) = (events.inserts.min(inserts), events.samples.min(samples));
-            self.runs.insert(*run, *events);
+            self.incarnations.insert(*incarnation, *events);
         }
         self.diffs = (f64::MAX, -f64::MAX);
     }
@@ -107,14 +107,18 @@ impl Truth {
     }
 
     fn inserts(&self) -> u64 {
-        self.runs.values().map(|events| events.inserts).sum()
+        self.incarnations.values().map(|events| events.inserts).sum()
     }
 
     fn items(&self) -> u64 {
-        let newest = |run: Incarnation| {
-            self.runs.range(Incarnation { number: run.number + 1, ..run }..).next().map(|(next, _)| next.shard)
+        let newest = |incarnation: Incarnation| {
+            self.incarnations
+                .range(Incarnation { number: incarnation.number + 1, ..incarnation }..)
+                .next()
+                .map(|(next, _)| next.shard)
         };
-        let current = self.runs.iter().filter(|(run, _)| newest(**run) != Some(run.shard));
+        let current =
+            self.incarnations.iter().filter(|(incarnation, _)| newest(**incarnation) != Some(incarnation.shard));
         current.map(|(_, events)| (events.restored + events.inserts).saturating_sub(events.deletes)).sum()
     }
 
@@ -123,7 +127,7 @@ impl Truth {
     pub fn check(&mut self, now: Time, setup: &Setup) {
         let limiter = &setup.config.limiter;
         let window = setup.config.window();
-        let samples: u64 = self.runs.values().map(|events| events.samples).sum();
+        let samples: u64 = self.incarnations.values().map(|events| events.samples).sum();
         let high = self.inserts() as f64 * limiter.samples_per_insert - samples as f64;
         let low = high - self.in_flight.values().sum::<u64>() as f64;
         let (was_high, was_low) = std::mem::replace(&mut self.diffs, (high, low));

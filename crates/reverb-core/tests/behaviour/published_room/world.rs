@@ -291,7 +291,7 @@ impl World {
         self.setup.rates.len()
     }
 
-    pub fn run_of(&self, node: usize) -> Incarnation {
+    pub fn incarnation_of(&self, node: usize) -> Incarnation {
         Incarnation { shard: node as u32, number: self.nodes[node].starts }
     }
 
@@ -300,9 +300,9 @@ impl World {
         self.nodes[node].paused = None;
         let config = self.setup.config.clone();
         let role = if node < self.shards() {
-            let (run, (tally, items)) = (self.run_of(node), self.nodes[node].checkpoint.clone());
-            self.truth.started(run, items);
-            let shard = Shard::new(at(self.now), config, run, &self.map, tally, items).unwrap();
+            let (incarnation, (tally, items)) = (self.incarnation_of(node), self.nodes[node].checkpoint.clone());
+            self.truth.started(incarnation, items);
+            let shard = Shard::new(at(self.now), config, incarnation, &self.map, tally, items).unwrap();
             Role::Shard { shard, backlog: 0, waits_since: self.now, items }
         } else {
             let id = (node as u64) << 32 | self.nodes[node].starts;
@@ -340,7 +340,7 @@ impl World {
     }
 
     pub fn kill(&mut self, node: usize) {
-        let run = self.run_of(node);
+        let incarnation = self.incarnation_of(node);
         let Some(role) = self.nodes[node].role.take() else { return };
         self.nodes[node].starts += 1;
         if let Role::Learner { .. } = role {
@@ -368,7 +368,7 @@ impl World {
                 Message::Ping | Message::Pong => {}
             }
         }
-        self.truth.died((node < self.shards()).then_some(run), &known);
+        self.truth.died((node < self.shards()).then_some(incarnation), &known);
     }
 
     pub fn send(&mut self, from: usize, to: usize, message: Message) {
