@@ -139,7 +139,7 @@ class TrajectoryWriter(FlushingWriter):
           TableNotFoundError: There is no such table.
           UnavailableError: The server could not be reached within `reconnect_timeout`.
         """
-        seconds = checks.as_timeout(timeout)
+        seconds = None if timeout is None else checks.as_timeout(timeout)
         try:
             return self._create_item(table, priority, trajectory, seconds)
         except TableNotFoundError as error:

@@ -41,6 +41,17 @@ impl CellRun {
         self.chunk.template.shape(self.index)
     }
 
+    /// Checks that the cells are still kept, and that they are those of `writer`.
+    fn check(&self, writer: u64) -> Result<()> {
+        if self.expired() {
+            return Err(Error::invalid("Column contains expired CellRef."));
+        }
+        if self.column.writer != writer {
+            return Err(Error::invalid("Column contains cells of another writer."));
+        }
+        Ok(())
+    }
+
     /// The cell at `index` in the run.
     pub fn cell(&self, index: u32) -> Self {
         Self { offset: self.offset + index, length: 1, ..self.clone() }
@@ -112,27 +123,23 @@ impl Selection {
     /// # Errors
     /// [`Error::InvalidArgument`] with the reason.
     pub fn check(&self, writer: u64) -> Result<()> {
-        let Some((dtype, shape)) = self.cell_type() else {
+        let Some((first, others)) = self.runs.split_first() else {
             return Err(Error::invalid("the column is empty."));
         };
-        let mut index = 0;
-        for run in &self.runs {
-            if run.expired() {
-                return Err(Error::invalid("Column contains expired CellRef."));
-            }
-            if run.column.writer != writer {
-                return Err(Error::invalid("Column contains cells of another writer."));
-            }
-            if run.column.dtype != dtype {
+        first.check(writer)?;
+        let mut index = first.length;
+        for run in others {
+            run.check(writer)?;
+            if run.column.dtype != first.column.dtype {
                 return Err(Error::invalid(format!(
-                    "Column references tensors with different dtypes: {dtype} (index 0) != {} (index {index}).",
-                    run.column.dtype
+                    "Column references tensors with different dtypes: {} (index 0) != {} (index {index}).",
+                    first.column.dtype, run.column.dtype
                 )));
             }
-            if run.shape() != shape {
+            if run.shape() != first.shape() {
                 return Err(Error::invalid(format!(
                     "Column references tensors with incompatible shapes: {} (index 0) not compatible with {} (index {index}).",
-                    crate::tensor::shape_text(shape),
+                    crate::tensor::shape_text(first.shape()),
                     crate::tensor::shape_text(run.shape())
                 )));
             }

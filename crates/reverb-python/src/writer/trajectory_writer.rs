@@ -93,10 +93,16 @@ impl TrajectoryWriter {
         };
         let signature = signature.as_deref();
         let id = structure.map(|structure| KnownKeys::id(structure, &table, 0));
-        let order = signature.map_or(Ok(None), |signature| self.keys.order(id, trajectory, signature))?;
+        let (order, is_known) = match (self.keys.find(id), signature) {
+            (Some(order), _) => (order, true),
+            (None, Some(signature)) => (self.keys.order(id, trajectory, signature)?, false),
+            (None, None) => (None, false),
+        };
         let flat: Box<[_]> = reordered(flat.into_vec(), &order)?.into();
-        let misfit = || WriterItem::new(table.clone(), priority, flat.clone(), writer, signature).err();
-        self.keys.check((id, &order), &table, trajectory, signature, misfit)?;
+        if !is_known {
+            let misfit = || WriterItem::new(table.clone(), priority, flat.clone(), writer, signature).err();
+            self.keys.check((id, &order), &table, trajectory, signature, misfit)?;
+        }
         let item = WriterItem::new(table, priority, flat, writer, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
         self.push(py, item, timeout)
