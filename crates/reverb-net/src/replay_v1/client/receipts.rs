@@ -68,6 +68,8 @@ struct State {
     processed: u64,
     /// Whether the timer runs.
     is_timed: bool,
+    /// Whether a receipt has become due since the timer last looked.
+    is_used: bool,
     /// Whether the client has let go of the stream, so that no later call takes a receipt along.
     is_closed: bool,
     /// Why the samples of all further batches go back.
@@ -117,6 +119,7 @@ impl Receipts {
             return Err(error.clone());
         }
         state.due.push_back(Due { request_id, since: Instant::now(), waits });
+        state.is_used = true;
         if state.is_closed {
             drop(state);
             self.close();
@@ -198,12 +201,14 @@ impl Receipts {
         self.send_request(0, sample_request::Kind::Settled(true));
     }
 
-    /// Sends the receipts whose time has come. Returns when the next one is due. If there is none, the timer has ended.
+    /// Sends the receipts whose time has come. Returns when to look again: when the next one is due. If there is none, the
+    /// timer goes on as long as the stream is in use, because its start wakes the runtime; else it has ended.
     fn send_overdue(&self) -> Option<Instant> {
         let mut state = self.state.lock();
         let now = Instant::now();
         state.send(&self.requests, |due| due.since + DELAY <= now);
-        let next = state.due.front().map(|due| due.since + DELAY);
+        let is_used = std::mem::take(&mut state.is_used);
+        let next = state.due.front().map(|due| due.since).or(is_used.then_some(now)).map(|since| since + DELAY);
         state.is_timed = next.is_some();
         next
     }
