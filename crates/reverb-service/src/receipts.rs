@@ -70,7 +70,11 @@ pub struct StreamReceipts {
 impl StreamReceipts {
     /// Counts a receipt that was processed.
     pub fn count(&self) {
-        self.count.send_modify(|count| *count += 1);
+        self.count.send_if_modified(|count| {
+            *count += 1;
+            // The list of streams has one receiver. A call that begins to wait later sees the count first.
+            self.count.receiver_count() > 1
+        });
     }
 
     /// Notes that no receipt is due any more, and none will be.

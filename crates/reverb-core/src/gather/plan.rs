@@ -97,11 +97,16 @@ pub(super) fn plan(
     squeeze_time: bool,
 ) -> Result<BatchLayout> {
     let Some(first) = items.first() else { return Ok(BatchLayout::default()) };
-    let column = |index| match has_open_rows && is_open(items, index) {
+    let columns = 0..first.trajectory.num_columns();
+    let column = |index| plan_column(items, index, uniformity, squeeze_time);
+    if !has_open_rows {
+        return BatchLayout::new(columns.map(column).collect());
+    }
+    let planned = columns.map(|index| match is_open(items, index) {
         true => plan_open_column(items, index),
-        false => Ok(plan_column(items, index, uniformity, squeeze_time)),
-    };
-    BatchLayout::new((0..first.trajectory.num_columns()).map(column).collect::<Result<_>>()?)
+        false => Ok(column(index)),
+    });
+    BatchLayout::new(planned.collect::<Result<_>>()?)
 }
 
 /// A column of items of one row each, whose rows differ in the length of their first axis.

@@ -117,6 +117,8 @@ impl SampleStreamTask {
         let replay = self.replay.clone();
         let mut closed = std::pin::pin!(replay.closed());
         let mut asked = std::pin::pin!(replay.receipts.asked());
+        let answers = self.answers.clone();
+        let mut gone = std::pin::pin!(answers.closed());
         while open || !self.waiting.is_empty() {
             let go_on = tokio::select! {
                 request = requests.next(), if open => match request {
@@ -137,7 +139,7 @@ impl SampleStreamTask {
                     }
                 },
                 Some(waited) = self.waiting.join_next() => self.resume(waited).await,
-                () = self.answers.closed() => Err(()),
+                () = &mut gone => Err(()),
                 () = &mut asked, if !self.is_settling => self.settle().await,
                 // The waiting calls have just failed. Their answers are still sent.
                 () = &mut closed, if open => {
