@@ -1,6 +1,6 @@
 """The draws of a loader: begun ahead, waited for, and given back if nobody takes their batches.
 
-What may wait is a generator of steps (`steps.py`): a thread does each of them, and an event loop awaits it.
+What may wait is a generator of steps (`steps.py`), for threads and for event loops.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from reverb.loaders.assembly import Part
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.outage import Outage
-from reverb.loaders.steps import Arrival, Begin, Pause, Steps, in_thread
+from reverb.loaders.steps import IN_THREAD, Steps, Ways, in_thread
 
 # Batches that are drawn ahead by default.
 _PREFETCH = 2
@@ -74,6 +74,7 @@ class Draws:
         self._options = options
         self._clock = clock
         self._by_caller = by_caller
+        self._ways = IN_THREAD
         # The extension drops the time axis by draw, but in a mixture not all draws might lose it.
         self._squeeze_time = options.squeeze_time and len(shares.tables) == 1
         self._requests: collections.deque[_Request] = collections.deque()
@@ -98,12 +99,13 @@ class Draws:
 
     def is_ready(self) -> bool:
         """Whether `next` would return at once. Begins to draw ahead."""
+        self._ways = IN_THREAD
         in_thread(self._begin_ahead(self._depth(), _CONNECT_AHEAD_S))
         return bool(self._requests) and all(draw.is_ready() for _, _, draw in self._requests[0].parts)
 
-    def next(self) -> Steps[list[Part] | None]:
+    def next(self, ways: Ways) -> Steps[list[Part] | None]:
         """The parts of the next batch; None at the end of the data. Tries to reach a server that went away."""
-        self.leave_to_parent()
+        self._ways = ways
         self._clock.asked()
         timeout = self._options.timeout
         limit = self._limit = None if timeout is None else time.monotonic() + timeout
@@ -125,10 +127,13 @@ class Draws:
                 self._limit = give_up if limit is None else min(give_up, limit)
             if self.closed:
                 return None
-            yield Pause(_PAUSE_S)
+            pause = ways.pause(_PAUSE_S)
+            if ways.are_awaited:
+                yield pause
 
-    def begin_next(self) -> Steps[None]:
+    def begin_next(self, ways: Ways) -> Steps[None]:
         """Begins to draw ahead. An error concerns the next batch, and is raised when that is requested."""
+        self._ways = ways
         try:
             yield from self._begin_ahead(self._depth(), _CONNECT_AHEAD_S)
         except ReverbError:
@@ -223,11 +228,13 @@ class Draws:
         self, shares: list[tuple[int, int]], timeout: float | None, connect: float | None, is_ahead: bool = False
     ) -> Steps[_Request]:
         parts: list[tuple[int, int, Draw]] = []
+        how = (self._squeeze_time, connect, self._by_caller, not (is_ahead or self.are_ahead()), is_ahead)
         try:
             for table, count in shares:
-                name, at_once = self._shares.tables[table], not self.are_ahead()
-                how = (self._squeeze_time, connect, self._by_caller, at_once, is_ahead)
-                parts.append((table, count, (yield Begin(self._client, name, count, timeout, *how))))
+                draw = self._ways.begin(self._client, self._shares.tables[table], count, timeout, *how)
+                if self._ways.are_awaited:
+                    draw = yield draw
+                parts.append((table, count, draw))
         except DeadlineExceededError as error:
             # Without a timeout of the batch, it is the reconnect timeout that passed.
             if self._options.timeout is not None:
@@ -269,9 +276,12 @@ class Draws:
         parts: list[Part] = []
         for table, _, draw in request.parts:
             while True:
-                sampled = yield Arrival(draw, _PERIOD_S if limit is None else _slice(limit))
+                sampled = self._ways.arrival(draw, _PERIOD_S if limit is None else _slice(limit))
+                if self._ways.are_awaited:
+                    sampled = yield sampled
                 # A request may still enter the connection of a server that has just stopped. This one was not refused.
-                self._outage.is_over()
+                if self._outage.since is not None:
+                    self._outage.is_over()
                 if sampled is not None:
                     break
                 if self.closed or (limit is not None and time.monotonic() >= limit):
@@ -290,7 +300,9 @@ class Draws:
         parts: list[Part] = []
         for table, _, draw in (yield from self._begin(shares, 0.0, _CONNECT_S)).parts:
             try:
-                sampled = yield Arrival(draw, None)
+                sampled = self._ways.arrival(draw, None)
+                if self._ways.are_awaited:
+                    sampled = yield sampled
             except DeadlineExceededError:
                 continue
             if sampled is not None:

@@ -16,29 +16,32 @@ class Outage:
     Args:
       address: The address of the server, as the program has given it.
       tables: The names of the tables that the loader draws from.
+
+    Attributes:
+      since: When the server went away, by the monotonic clock; None while it is there.
     """
 
     def __init__(self, address: str, tables: list[str]) -> None:
         self._address = address
         self._tables = ", ".join(tables)
-        self._since: float | None = None
+        self.since: float | None = None
         self._told = 0.0
 
     def goes_on(self, error: ReverbError) -> None:
         """Notes that the server is away, for the reason that the error says."""
         now = time.monotonic()
-        if self._since is None:
-            self._since = now
+        if self.since is None:
+            self.since = now
         elif now - self._told < _PERIOD_S:
             return
         self._told = now
-        waited = now - self._since
+        waited = now - self.since
         self._tell(f"has waited {waited:.1f} s for the server at {self._address}: {error}", waited)
 
     def is_over(self) -> None:
         """Notes that the server was reached."""
-        if self._since is not None:
-            waited, self._since = time.monotonic() - self._since, None
+        if self.since is not None:
+            waited, self.since = time.monotonic() - self.since, None
             self._tell(f"has reached the server at {self._address} again after {waited:.1f} s", waited)
 
     def _tell(self, what: str, waited: float) -> None:

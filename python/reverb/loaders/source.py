@@ -24,7 +24,7 @@ from reverb.loaders.draws import Draws
 from reverb.loaders.mixture import Shares
 from reverb.loaders.options import Options
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.steps import in_event_loop, in_thread
+from reverb.loaders.steps import IN_EVENT_LOOP, IN_THREAD, in_event_loop, in_thread
 
 
 class Fetched:
@@ -130,7 +130,7 @@ class BatchSource:
             if parts is None:
                 return None
             # The next batch is on its way while this one is put together.
-            in_thread(self._draws.begin_next())
+            in_thread(self._draws.begin_next(IN_THREAD))
             fetched = Fetched(self._assemble(parts), parts)
             self._fetched.append(fetched)
             return fetched
@@ -155,7 +155,7 @@ class BatchSource:
                 batch = self._assemble(parts)
                 try:
                     self._draw_locally(parts)
-                    in_thread(self._draws.begin_next())
+                    in_thread(self._draws.begin_next(IN_THREAD))
                     if self._draws.receive([part.draw for part in parts]):
                         self.clock.given(_samples(parts))
                         return batch
@@ -183,12 +183,12 @@ class BatchSource:
             self.receive_held()
         while True:
             self._leave_to_parent()
-            parts = await in_event_loop(self._draws.next())
+            parts = await in_event_loop(self._draws.next(IN_EVENT_LOOP))
             if parts is None:
                 return None
             try:
                 await self._assembly.look_up(parts)
-                await in_event_loop(self._draws.begin_next())
+                await in_event_loop(self._draws.begin_next(IN_EVENT_LOOP))
             except BaseException:
                 self._refuse(parts)
                 raise
@@ -320,7 +320,7 @@ class BatchSource:
 
     def _next_parts(self) -> list[Part] | None:
         self._leave_to_parent()
-        return in_thread(self._draws.next())
+        return in_thread(self._draws.next(IN_THREAD))
 
     def _assemble(self, parts: list[Part]) -> Any:
         """Makes a batch. If that fails, its samples go back to their tables."""
@@ -339,8 +339,7 @@ class BatchSource:
 
     def _draw_locally(self, parts: list[Part]) -> None:
         """Lets batches like this one be drawn without Python, if they can be."""
-        maker = self._assembly.plain_maker(parts)
-        if maker is None or self._draws.are_ahead():
+        if self._draws.are_ahead() or (maker := self._assembly.plain_maker(parts)) is None:
             return
         options = self.options
         left = None if options.num_batches is None else options.num_batches - self._draws.begun
@@ -361,7 +360,7 @@ def _kind(value: object) -> str:
 
 
 def _samples(parts: list[Part]) -> int:
-    return sum(len(part.sampled) for part in parts)
+    return len(parts[0].sampled) if len(parts) == 1 else sum(len(part.sampled) for part in parts)
 
 
 def _shares(parts: list[Part]) -> list[tuple[int, int]]:

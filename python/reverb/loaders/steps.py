@@ -1,8 +1,13 @@
-"""What a loader does that may wait, in steps: a thread does each of them, and an event loop awaits it."""
+"""What a loader does that may wait, for a thread that does it and for an event loop that awaits it.
+
+A generator of steps asks `Ways` for what it needs. In a thread the answer is the result. For an event loop it is an
+awaitable, which the generator yields to get the result. So in a thread, where nearly every batch is drawn, the generator
+yields nothing.
+"""
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from reverb._binding import Draw, SampledBatch
@@ -11,90 +16,86 @@ from reverb.client import Client
 
 T = TypeVar("T")
 
-
-class Begin(NamedTuple):
-    """Begins a draw, whose result is a Draw; see `Client.begin_sample` of the extension."""
-
-    client: Client
-    table: str
-    size: int
-    timeout: float | None
-    squeeze_time: bool
-    connect_timeout: float | None
-    by_caller: bool
-    at_once: bool
-    is_ahead: bool
-
-    def do(self) -> Draw:
-        """Waits for a connection."""
-        begin, counts = self.client.engine.begin_sample, (self.size, self.size)
-        return begin(
-            self.table,
-            counts,
-            self.timeout,
-            self.squeeze_time,
-            self.connect_timeout,
-            self.by_caller,
-            self.at_once,
-            self.is_ahead,
-        )
-
-    async def wait(self) -> Draw:
-        """Awaits a connection."""
-        begin, how = self.client.calls.begin_sample, (self.squeeze_time, self.connect_timeout, self.is_ahead)
-        draw: Draw = await result(begin(self.table, self.size, self.timeout, *how))
-        return draw
+# A generator that yields awaitables, and gets the result of each.
+Steps: TypeAlias = Generator[Awaitable[Any], Any, T]
 
 
-class Arrival(NamedTuple):
-    """Takes the batch of a draw; None if it is not here after some seconds."""
+class Ways(NamedTuple):
+    """How to do what may wait.
 
-    draw: Draw
-    seconds: float | None
+    Attributes:
+      are_awaited: Whether the other attributes return awaitables.
+      begin: Begins a draw, as `begin_in_thread` does.
+      arrival: Takes the batch of a draw, as `arrival_in_thread` does.
+      pause: Waits for a number of seconds.
+    """
 
-    def do(self) -> SampledBatch | None:
-        """Waits for the batch."""
-        return self.draw.result(self.seconds)
-
-    async def wait(self) -> SampledBatch | None:
-        """Awaits the batch."""
-        if not self.draw.is_ready():
-            await result(self.draw.arrival(self.seconds))
-        return self.draw.result(0.0)
-
-
-class Pause(NamedTuple):
-    """Waits before another attempt."""
-
-    seconds: float
-
-    def do(self) -> None:
-        """Sleeps."""
-        time.sleep(self.seconds)
-
-    async def wait(self) -> None:
-        """Sleeps."""
-        await asyncio.sleep(self.seconds)
+    are_awaited: bool
+    begin: Callable[..., Any]
+    arrival: Callable[[Draw, float | None], Any]
+    pause: Callable[[float], Any]
 
 
-# A generator of steps, which gets the result of each.
-Steps: TypeAlias = Generator[Begin | Arrival | Pause, Any, T]
+def begin_in_thread(
+    client: Client,
+    table: str,
+    size: int,
+    timeout: float | None,
+    squeeze_time: bool,
+    connect_timeout: float | None,
+    by_caller: bool,
+    at_once: bool,
+    is_ahead: bool,
+) -> Draw:
+    """Begins a draw, and waits for a connection; see `Client.begin_sample` of the extension."""
+    return client.engine.begin_sample(
+        table, (size, size), timeout, squeeze_time, connect_timeout, by_caller, at_once, is_ahead
+    )
+
+
+async def begin_in_event_loop(
+    client: Client,
+    table: str,
+    size: int,
+    timeout: float | None,
+    squeeze_time: bool,
+    connect_timeout: float | None,
+    _by_caller: bool,
+    _at_once: bool,
+    is_ahead: bool,
+) -> Draw:
+    """Begins a draw, and awaits a connection."""
+    begin = client.calls.begin_sample
+    draw: Draw = await result(begin(table, size, timeout, squeeze_time, connect_timeout, is_ahead))
+    return draw
+
+
+def arrival_in_thread(draw: Draw, seconds: float | None) -> SampledBatch | None:
+    """Waits for the batch of a draw, and takes it; None if it is not here after so many seconds."""
+    return draw.result(seconds)
+
+
+async def arrival_in_event_loop(draw: Draw, seconds: float | None) -> SampledBatch | None:
+    """Awaits the batch of a draw, and takes it; None if it is not here after so many seconds."""
+    if not draw.is_ready():
+        await result(draw.arrival(seconds))
+    return draw.result(0.0)
+
+
+IN_THREAD = Ways(are_awaited=False, begin=begin_in_thread, arrival=arrival_in_thread, pause=time.sleep)
+IN_EVENT_LOOP = Ways(
+    are_awaited=True, begin=begin_in_event_loop, arrival=arrival_in_event_loop, pause=asyncio.sleep
+)
 
 
 def in_thread(steps: Steps[T]) -> T:
-    """Does all steps in this thread, and returns the result of the generator."""
+    """Returns the result of a generator that has the ways of a thread."""
     try:
-        step = next(steps)
-        while True:
-            try:
-                done = step.do()
-            except BaseException as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(done)
+        next(steps)
     except StopIteration as end:
         value: T = end.value
         return value
+    raise AssertionError("a generator of steps in a thread yields nothing")
 
 
 async def in_event_loop(steps: Steps[T]) -> T:
@@ -103,7 +104,7 @@ async def in_event_loop(steps: Steps[T]) -> T:
         step = next(steps)
         while True:
             try:
-                done = await step.wait()
+                done = await step
             except BaseException as error:
                 step = steps.throw(error)
             else:
