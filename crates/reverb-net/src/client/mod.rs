@@ -124,20 +124,21 @@ impl Client {
         self.roads_now()?.only().cloned()
     }
 
-    /// Returns the roads. Connects if necessary, until `deadline` at the latest.
+    /// Returns the roads. Connects if necessary, until `deadline` at the latest: in boxes, because these futures are large,
+    /// and every call that may have to connect has room for one.
     async fn roads(&self, deadline: Option<Instant>) -> Result<Roads> {
         if let Some(roads) = self.roads_now() {
             return Ok(roads);
         }
         if let Some(ended) = self.with_current(|current| current.roads.ended_server()) {
-            let road = connect::connect_to_successor(&self.endpoint, &self.session, &ended, deadline).await?;
+            let road = Box::pin(connect::connect_to_successor(&self.endpoint, &self.session, &ended, deadline)).await?;
             return Ok(self.keep(road.into()));
         }
         // The last server was in this process, and was stopped.
         let was_stopped = self.with_current(|current| current.roads.is_here().then_some(())).is_some();
         let road = match was_stopped {
-            true => connect::connect_after_stop(&self.endpoint, &self.session, deadline).await?,
-            false => connect::connect(&self.endpoint, &self.session, deadline).await?,
+            true => Box::pin(connect::connect_after_stop(&self.endpoint, &self.session, deadline)).await?,
+            false => Box::pin(connect::connect(&self.endpoint, &self.session, deadline)).await?,
         };
         Ok(self.keep(road.into()))
     }
@@ -260,7 +261,7 @@ impl Client {
                         && roads.only().is_some()
                         && deadline.is_none_or(|end| Instant::now() < end) =>
                 {
-                    let road = connect::connect(&self.endpoint, &self.session, deadline).await?;
+                    let road = Box::pin(connect::connect(&self.endpoint, &self.session, deadline)).await?;
                     self.keep(road.into()).call(call, connect_by, deadline).await
                 }
                 answer => answer,
