@@ -106,14 +106,19 @@ impl Lease {
             side.push(draw);
         }
         *drawn = winners;
-        let (count, is_tracked) = (others.len(), others.last().is_none_or(Drawn::is_tracked));
+        let (count, are_tracked) = (others.len(), others.last().is_none_or(Drawn::is_tracked));
         self.table.give_back(others);
+        self.end(count, are_tracked);
+        Ok(())
+    }
+
+    /// Stops counting samples of the lease as undelivered, once all of them were delivered or are back in the table.
+    fn end(&mut self, count: usize, are_tracked: bool) {
         self.table.count_delivered(count);
         self.samples -= count;
-        if !is_tracked {
+        if !are_tracked {
             self.table.end_untracked(count);
         }
-        Ok(())
     }
 
     /// Notes that the caller has received the first `count` of [`Lease::items`], so they do not return to the table.
@@ -123,12 +128,8 @@ impl Lease {
     pub fn received_first(&mut self, count: usize) -> Result<()> {
         let LeasedDraws::Drawn(drawn) = &mut self.draws else { return Ok(()) };
         self.table.delivered(&drawn[..count])?;
-        let is_tracked = drawn.drain(..count).next_back().is_none_or(|draw| draw.is_tracked());
-        self.table.count_delivered(count);
-        self.samples -= count;
-        if !is_tracked {
-            self.table.end_untracked(count);
-        }
+        let are_tracked = drawn.drain(..count).next_back().is_none_or(|draw| draw.is_tracked());
+        self.end(count, are_tracked);
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let is_tracked = self.draws.are_tracked();
+        let are_tracked = self.draws.are_tracked();
         if !self.received {
             match &mut self.draws {
                 LeasedDraws::Gathered(gatherer) => {
@@ -162,9 +163,6 @@ impl Drop for Lease {
         }
         // Until all are back, who looks must not take them for delivered. A change of options expects as many samples to
         // end as it finds here, so this comes before their end.
-        self.table.count_delivered(self.samples);
-        if !is_tracked {
-            self.table.end_untracked(self.samples);
-        }
+        self.end(self.samples, are_tracked);
     }
 }
