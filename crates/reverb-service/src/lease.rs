@@ -1,5 +1,6 @@
 //! Leases of samples: drawn, but not yet received by the caller.
 
+use crate::peer::Peer;
 use crate::table_handle::TableHandle;
 use parking_lot::Mutex;
 use reverb_core::gather::Gatherer;
@@ -13,6 +14,8 @@ pub struct Lease {
     table: TableHandle,
     draws: LeasedDraws,
     samples: usize,
+    /// Whether the items are draws of a race whose winners are not known.
+    is_raced: bool,
     received: bool,
 }
 
@@ -56,9 +59,17 @@ impl Lease {
         Self::of(table, LeasedDraws::Drawn(drawn), samples)
     }
 
+    /// Leases all draws of a race until [`Lease::keep`] tells which have won. Those that have not are never counted as
+    /// samples.
+    pub(crate) fn raced(table: TableHandle, drawn: Vec<Drawn>) -> Self {
+        let mut lease = Self::drawn(table, drawn);
+        lease.is_raced = true;
+        lease
+    }
+
     fn of(table: TableHandle, draws: LeasedDraws, samples: usize) -> Self {
         table.count_undelivered(samples);
-        Self { table, draws, samples, received: false }
+        Self { table, draws, samples, is_raced: false, received: false }
     }
 
     /// Returns the number of samples.
@@ -87,29 +98,40 @@ impl Lease {
         if let LeasedDraws::Drawn(drawn) = &self.draws { drawn } else { &[] }
     }
 
-    /// Keeps those of [`Lease::items`] at these positions, which ascend, and gives all others back to the table.
+    /// Keeps those of [`Lease::items`] at these positions, which ascend, and gives all others back to the table. Those of
+    /// a race that are kept have won, and count as samples of `peer` from now on.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a position is not above the one before it, or if there is no such item. All items stay
     /// in the lease then.
-    pub fn keep(&mut self, positions: &[usize]) -> Result<()> {
+    pub fn keep(&mut self, positions: &[usize], peer: &Peer) -> Result<()> {
         let LeasedDraws::Drawn(drawn) = &mut self.draws else { return Ok(()) };
-        let ascend = positions.is_sorted_by(|before, after| before < after);
-        if !ascend || positions.last().is_some_and(|&last| last >= drawn.len()) {
-            let held = drawn.len();
-            return Err(Error::invalid(format!("expected ascending positions below {held}, got {positions:?}")));
-        }
+        check_positions(positions, drawn.len())?;
         let mut kept = positions.iter().copied().peekable();
         let (mut winners, mut others) = (Vec::with_capacity(positions.len()), Vec::new());
         for (position, draw) in drawn.drain(..).enumerate() {
             let side = if kept.next_if_eq(&position).is_some() { &mut winners } else { &mut others };
             side.push(draw);
         }
-        *drawn = winners;
         let (count, are_tracked) = (others.len(), others.last().is_none_or(Drawn::is_tracked));
-        self.table.give_back(others);
+        if std::mem::take(&mut self.is_raced) {
+            self.table.count_winners(&winners, peer);
+            self.table.give_back_losers(others);
+        } else {
+            self.table.give_back(others);
+        }
+        *drawn = winners;
         self.end(count, are_tracked);
         Ok(())
+    }
+
+    /// Takes [`Lease::items`] out of the lease, and ends it. The caller leases them again, or gives them back.
+    pub fn into_items(mut self) -> Vec<Drawn> {
+        let LeasedDraws::Drawn(drawn) = &mut self.draws else { return Vec::new() };
+        let drawn = std::mem::take(drawn);
+        // Those that the table does not track have not ended.
+        self.end(drawn.len(), true);
+        drawn
     }
 
     /// Stops counting samples of the lease as undelivered, once all of them were delivered or are back in the table.
@@ -158,6 +180,7 @@ impl Drop for Lease {
                     self.table.give_back(items);
                 }
                 LeasedDraws::Copied(draws) => self.table.give_back_copied(draws),
+                LeasedDraws::Drawn(drawn) if self.is_raced => self.table.give_back_losers(std::mem::take(drawn)),
                 LeasedDraws::Drawn(drawn) => self.table.give_back(std::mem::take(drawn)),
             }
         }
@@ -165,4 +188,20 @@ impl Drop for Lease {
         // end as it finds here, so this comes before their end.
         self.end(self.samples, are_tracked);
     }
+}
+
+/// Checks that positions ascend and that there are items at them.
+fn check_positions(positions: &[usize], num_items: usize) -> Result<()> {
+    let mut least = 0;
+    for (place, &position) in positions.iter().enumerate() {
+        if position < least || position >= num_items {
+            let number = place + 1;
+            return Err(Error::invalid(format!(
+                "expected ascending positions below {num_items}, got {position} as number {number} of {}",
+                positions.len()
+            )));
+        }
+        least = position + 1;
+    }
+    Ok(())
 }

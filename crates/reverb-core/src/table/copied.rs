@@ -122,7 +122,8 @@ impl Table {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
             for &CopiedDraw { key, inserted_at, in_flight } in &draws.items {
-                self.undo(Flight { key, inserted_at }, in_flight, removed);
+                let undone = self.undo(Flight { key, inserted_at }, in_flight, removed);
+                self.counting.returned_samples += u64::from(undone);
                 self.in_flight.remove(in_flight, removed);
             }
         }

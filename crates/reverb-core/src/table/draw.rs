@@ -219,6 +219,13 @@ impl Table {
     /// until as many items are drawn. If the key is in the table again, the draw stands. After a reset there is nothing
     /// to take back. Returns whether the draw was undone.
     pub fn give_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
+        let undone = self.take_back(drawn, removed);
+        self.counting.returned_samples += u64::from(undone);
+        undone
+    }
+
+    /// Takes back a draw without counting it as a sample that went back.
+    pub(super) fn take_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
         let undone = self.is_current(&drawn) && {
             let undone = self.undo(Flight::of(&drawn), drawn.in_flight, removed);
             self.in_flight.remove(drawn.in_flight, removed);
@@ -251,7 +258,6 @@ impl Table {
             }
         }
         self.limiter.samples -= 1;
-        self.counting.returned_samples += 1;
         true
     }
 

@@ -2,7 +2,7 @@
 
 use super::contents::Table;
 use super::draw::BLOCK;
-use crate::{Drawn, Error, Race, RaceArrival, RaceReport, Result, SelectorKind};
+use crate::{Drawn, Error, Race, RaceArrival, RaceReport, Result, SelectorKind, Trajectory};
 use rand::{Rng, rngs::SmallRng};
 
 /// Sums of weights below this count as 0: times are up to 1 / weight, and must be finite.
@@ -11,31 +11,42 @@ const LEAST_WEIGHT: f64 = 1e-290;
 impl Table {
     /// Makes the arrivals of a Poisson process whose rate is the sum of the weights of the items, as [`Table::weight`]
     /// defines it, and adds the draws to `drawn` in the order of their times. A draw that removes its item lowers the
-    /// rate for the next. `now_nanos` is as in [`Table::sample`].
+    /// rate for the next.
     ///
-    /// The draws are like those of [`Table::sample_up_to`]: those that win are delivered, and all others are given back.
-    /// The rate limiter counts them, and is not asked: whoever calls the race decides by all shards together whether
-    /// samples may go. A race by sizes draws nothing if an item has a weight above 0 by now.
+    /// The draws are like those of [`Table::sample_up_to`], but no figure counts them as samples yet: the caller calls
+    /// [`Table::count_winners`] with those that win, which are then delivered or given back as others are, and gives all
+    /// others back by [`Table::give_back_loser`]. The rate limiter counts all until then, and is not asked: whoever calls
+    /// the race decides by all shards together whether samples may go. A race by sizes draws nothing if an item has a
+    /// weight above 0 by now.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the sampler is not Uniform or Prioritized, the interval is not above 0, or the limit
     /// is 0.
-    pub fn race(&mut self, race: Race, now_nanos: u64, drawn: &mut Vec<Drawn>) -> Result<RaceReport> {
+    pub fn race(&mut self, race: Race, drawn: &mut Vec<Drawn>) -> Result<RaceReport> {
         self.check_race(race)?;
-        let before = drawn.len();
         let (weight, size) = self.race_sums();
         let mut report = RaceReport { weight, size, ..RaceReport::default() };
         if !race.by_size || weight == 0.0 {
             self.make_arrivals(race, &mut report, drawn);
-        }
-        if drawn.len() > before {
-            self.count_new(&drawn[before..], now_nanos);
         }
         // Not whether another arrival would have come within the interval: the counted arrivals must end at a stopping
         // time.
         report.is_cut = report.arrivals.len() == race.limit;
         (report.weight_left, report.size_left) = self.race_sums();
         Ok(report)
+    }
+
+    /// Counts draws of races as samples that have won. `now_nanos` is as in [`Table::sample`].
+    pub fn count_winners(&mut self, drawn: &[Drawn], now_nanos: u64) {
+        if !drawn.is_empty() {
+            self.count_new(drawn, now_nanos);
+        }
+    }
+
+    /// As [`Table::give_back`], for a draw of a race that has not won. No figure counts it as a sample, so none counts it
+    /// as one that went back.
+    pub fn give_back_loser(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
+        self.take_back(drawn, removed)
     }
 
     fn check_race(&self, race: Race) -> Result<()> {

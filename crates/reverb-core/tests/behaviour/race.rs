@@ -50,7 +50,7 @@ impl Client {
     /// Asks one shard.
     fn ask(shard: &mut Table, race: Race) -> (RaceReport, Vec<Drawn>) {
         let mut drawn = Vec::new();
-        (shard.race(race, 0, &mut drawn).unwrap(), drawn)
+        (shard.race(race, &mut drawn).unwrap(), drawn)
     }
 
     /// Ends a round whose answers are all here: keeps the winners, and gives back the others.
@@ -64,7 +64,10 @@ impl Client {
             .map(|&RaceWinner { shard, index, .. }| (shard, drawn[shard][index].take().expect("an arrival wins once")));
         self.held.extend(winners);
         for (shard, drawn) in drawn.into_iter().enumerate() {
-            drawn.into_iter().flatten().for_each(|drawn| assert!(shards[shard].give_back(drawn, &mut Vec::new())));
+            drawn
+                .into_iter()
+                .flatten()
+                .for_each(|drawn| assert!(shards[shard].give_back_loser(drawn, &mut Vec::new())));
         }
         self.missing = round.missing;
         round.next
@@ -233,16 +236,17 @@ fn draws_given_back_are_not_counted_whether_the_table_tracks_draws_or_not() {
         let mut table = Table::new(config).unwrap();
         (0..10).for_each(|key| table.insert(item(key, 1.0), 0, &mut Vec::new()));
         let mut drawn = Vec::new();
-        let report = table.race(Race { limit: 8, ..interval(100.0) }, 0, &mut drawn).unwrap();
+        let report = table.race(Race { limit: 8, ..interval(100.0) }, &mut drawn).unwrap();
         assert!(report.is_cut);
         assert_eq!((report.arrivals.len(), drawn.len(), table.limiter().samples), (8, 8, 8));
         let winner = drawn.pop().unwrap();
         let drawn_once = winner.key;
-        drawn.into_iter().for_each(|loser| assert!(table.give_back(loser, &mut Vec::new())));
+        table.count_winners(std::slice::from_ref(&winner), 0);
+        drawn.into_iter().for_each(|loser| assert!(table.give_back_loser(loser, &mut Vec::new())));
         table.delivered(&[winner], &mut Vec::new());
         let info = table.info();
         assert_eq!((info.samples, info.num_unique_samples), (1, 1));
-        assert_eq!((info.process_samples, info.returned_samples), (Some(8), Some(7)));
+        assert_eq!((info.process_samples, info.returned_samples), (Some(1), Some(0)), "losers were never samples");
         assert_eq!((table.len(), table.num_tracked_draws()), (if times == 1 { 9 } else { 10 }, 0));
         for key in keys(&table) {
             assert_eq!(table.get(key).unwrap().times_sampled, i32::from(key == drawn_once));
@@ -257,7 +261,7 @@ fn race_does_not_ask_the_rate_limiter() {
     table.insert(item(1, 1.0), 0, &mut Vec::new());
     assert!(!table.can_sample(1));
     let mut drawn = Vec::new();
-    table.race(interval(100.0), 0, &mut drawn).unwrap();
+    table.race(interval(100.0), &mut drawn).unwrap();
     assert!(!drawn.is_empty() && drawn.iter().all(|draw| !draw.rate_limited));
 }
 
@@ -265,7 +269,7 @@ fn race_does_not_ask_the_rate_limiter() {
 fn report_tells_the_sums_before_the_race_and_after_it() {
     let mut table = table(prioritized(2.0), 1, 1, [(1, 1.0), (2, 2.0), (3, 3.0), (4, 0.0)]);
     let mut drawn = Vec::new();
-    let report = table.race(interval(1e9), 0, &mut drawn).unwrap();
+    let report = table.race(interval(1e9), &mut drawn).unwrap();
     assert_eq!((report.weight, report.size, report.weight_left, report.size_left), (14.0, 4, 0.0, 1));
     assert!(!report.is_cut && report.arrivals.is_sorted_by(|a, b| a.time < b.time));
     // The weight of an item is its own, although earlier draws have lowered the sum.
@@ -282,7 +286,7 @@ fn removals_slow_the_arrivals_that_follow() {
     let mut sum = 0.0;
     for _ in 0..4000 {
         let mut drawn = Vec::new();
-        sum += table.race(interval(f64::INFINITY), 0, &mut drawn).unwrap().arrivals[9].time;
+        sum += table.race(interval(f64::INFINITY), &mut drawn).unwrap().arrivals[9].time;
         drawn.into_iter().for_each(|draw| assert!(table.give_back(draw, &mut Vec::new())));
     }
     let mean: f64 = (1..=10).map(|n| 1.0 / f64::from(n)).sum();
@@ -330,7 +334,7 @@ fn race_by_sizes_does_not_count_once_an_item_has_weight() {
     let by_size = Race { interval: 1e9, limit: 4, by_size: true };
     let mut shards = [table(prioritized(1.0), 1, 1, [(1, 0.0)]), table(prioritized(1.0), 1, 2, [(2, 0.5)])];
     let mut drawn = Vec::new();
-    shards[1].race(by_size, 0, &mut drawn).unwrap();
+    shards[1].race(by_size, &mut drawn).unwrap();
     assert!(drawn.is_empty(), "they could not count");
     let mut client = Client::wanting(1);
     let next = client.round(&mut shards, by_size);
@@ -355,9 +359,9 @@ fn batch_larger_than_all_weighted_items_takes_the_others_last() {
 fn weights_too_small_for_times_count_as_0() {
     let mut table = table(prioritized(1.0), 0, 1, [(1, 5e-324)]);
     let mut drawn = Vec::new();
-    let report = table.race(interval(f64::INFINITY), 0, &mut drawn);
+    let report = table.race(interval(f64::INFINITY), &mut drawn);
     assert_eq!((report.unwrap().weight, drawn.len()), (0.0, 0));
-    table.race(Race { interval: 100.0, limit: 5, by_size: true }, 0, &mut drawn).unwrap();
+    table.race(Race { interval: 100.0, limit: 5, by_size: true }, &mut drawn).unwrap();
     assert_eq!(drawn.len(), 5);
 }
 
@@ -366,13 +370,13 @@ fn tables_without_weights_do_not_race() {
     use SelectorKind::*;
     for (sampler, name) in [(Fifo, "fifo"), (Lifo, "lifo"), (MinHeap, "min_heap"), (MaxHeap, "max_heap")] {
         let mut table = table(sampler, 0, 1, [(1, 1.0)]);
-        let Err(Error::InvalidArgument(text)) = table.race(interval(1.0), 0, &mut Vec::new()) else { panic!("{name}") };
+        let Err(Error::InvalidArgument(text)) = table.race(interval(1.0), &mut Vec::new()) else { panic!("{name}") };
         assert!(text.starts_with(&format!("table `table` cannot race: its sampler is {name}, ")), "{text}");
         assert_eq!(table.limiter().samples, 0);
     }
     let mut table = table(Uniform, 0, 1, [(1, 1.0)]);
     for race in [interval(0.0), interval(f64::NAN), interval(-1.0), Race { limit: 0, ..interval(1.0) }] {
-        assert!(matches!(table.race(race, 0, &mut Vec::new()), Err(Error::InvalidArgument(_))), "{race:?}");
+        assert!(matches!(table.race(race, &mut Vec::new()), Err(Error::InvalidArgument(_))), "{race:?}");
     }
 }
 

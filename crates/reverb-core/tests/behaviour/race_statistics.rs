@@ -164,7 +164,7 @@ impl Trial {
         while wanted > 0 {
             race.limit = self.limit.unwrap_or(race.limit);
             let mut drawn = vec![Vec::new(); self.shards.len()];
-            let ask = |(table, drawn): (&mut Table, &mut Vec<Drawn>)| table.race(race, 0, drawn).unwrap();
+            let ask = |(table, drawn): (&mut Table, &mut Vec<Drawn>)| table.race(race, drawn).unwrap();
             let reports: Vec<_> = self.shards.iter_mut().zip(&mut drawn).map(ask).collect();
             let round = merge(self, race, &reports);
             self.rounds += 1;

@@ -139,7 +139,7 @@ impl TableHandle {
             }
             let make = |table: &mut Table| {
                 let mut drawn = Vec::new();
-                let report = table.race(race, now_nanos(), &mut drawn)?;
+                let report = table.race(race, &mut drawn)?;
                 Ok((report, drawn))
             };
             state.table.change(make, |_, made, note| {
@@ -147,7 +147,13 @@ impl TableHandle {
                 drawn.map(|draw| Change::Drawn(draw.key)).for_each(note);
             })
         })?;
-        Ok((report, Lease::drawn(self.clone(), drawn)))
+        Ok((report, Lease::raced(self.clone(), drawn)))
+    }
+
+    /// Counts draws of a race that have won, as samples of a peer.
+    pub(crate) fn count_winners(&self, drawn: &[Drawn], peer: &Peer) {
+        self.upkeep(|state| state.table.upkeep().count_winners(drawn, now_nanos()));
+        peer.traffic.count_samples(drawn.len(), self.place());
     }
 
     /// Gives the draws of an undelivered copied batch back.

@@ -1,6 +1,6 @@
 //! The handle of a table: its lock, and the turns in which it changes. All answers leave through [`TableHandle::turn`].
 
-use super::journal::Journal;
+use super::journal::{GiveBack, Journal};
 use super::long_waits::LongWaits;
 use super::requests::{Ended, OPERATIONS_PER_LOCK, Reply, Request, Work};
 use super::state::TableState;
@@ -211,9 +211,18 @@ impl TableHandle {
     }
 
     /// Returns samples to the table that were drawn but not delivered. Others may draw some of them before all are back.
-    pub fn give_back(&self, mut drawn: Vec<Drawn>) {
+    pub fn give_back(&self, drawn: Vec<Drawn>) {
+        self.give_back_by(drawn, Table::give_back);
+    }
+
+    /// As [`TableHandle::give_back`], for draws of a race that have not won.
+    pub(crate) fn give_back_losers(&self, drawn: Vec<Drawn>) {
+        self.give_back_by(drawn, Table::give_back_loser);
+    }
+
+    fn give_back_by(&self, mut drawn: Vec<Drawn>, by: GiveBack) {
         while !drawn.is_empty() {
-            self.change(|state, ended| state.table.give_back(&mut drawn, OPERATIONS_PER_LOCK, &mut ended.removed));
+            self.change(|state, ended| state.table.give_back(&mut drawn, OPERATIONS_PER_LOCK, &mut ended.removed, by));
         }
     }
 }

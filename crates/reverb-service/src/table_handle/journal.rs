@@ -45,6 +45,9 @@ pub trait Journal: Debug + Send + Sync {
     fn commit(&self);
 }
 
+/// Gives one draw back: [`Table::give_back`] or [`Table::give_back_loser`].
+pub type GiveBack = fn(&mut Table, Drawn, &mut Vec<Trajectory>) -> bool;
+
 /// A table that anybody may read. Who changes it says what to note, so that nobody forgets the journal.
 #[derive(Debug)]
 pub struct JournaledTable {
@@ -110,11 +113,11 @@ impl JournaledTable {
 
     /// Gives back the last draws, at most `count` of them. In reverse order, so that each finds the table in the state
     /// after its draw.
-    pub fn give_back(&mut self, drawn: &mut Vec<Drawn>, count: usize, removed: &mut Vec<Trajectory>) {
+    pub fn give_back(&mut self, drawn: &mut Vec<Drawn>, count: usize, removed: &mut Vec<Trajectory>, by: GiveBack) {
         let rest = drawn.len().saturating_sub(count);
         for draw in drawn.drain(rest..).rev() {
             let key = draw.key;
-            let give_back = |table: &mut Table| table.give_back(draw, removed).then_some(key);
+            let give_back = |table: &mut Table| by(table, draw, removed).then_some(key);
             self.change(give_back, |_, undone, note| undone.map(Change::GivenBack).into_iter().for_each(note));
         }
     }

@@ -253,7 +253,7 @@ impl Work for SampleWork {
     }
 
     fn undo(&mut self, table: &mut JournaledTable, removed: &mut Vec<Trajectory>) {
-        table.give_back(&mut self.drawn, OPERATIONS_PER_LOCK, removed);
+        table.give_back(&mut self.drawn, OPERATIONS_PER_LOCK, removed, Table::give_back);
     }
 }
 

@@ -4,7 +4,8 @@ use crate::common::{Recorder, config, here, inserted, items, keys};
 use crate::done;
 use reverb_core::{AfterRound, Error, Race, RaceReport, Table, TableConfig};
 use reverb_service::lease::Lease;
-use reverb_service::{Change, TableHandle, snapshot_all};
+use reverb_service::{Change, Peer, TableHandle, snapshot_all};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A table of these items, each of which can be drawn so often; 0 for any number of times.
 fn table(items_with: impl IntoIterator<Item = u64>, max_times_sampled: i32) -> TableHandle {
@@ -51,7 +52,7 @@ fn held_items_are_drawn_by_nobody_else_and_losers_are_free_at_once() {
     assert_eq!(race(&table, 9).0.arrivals, [], "all items are held");
     let winner = held(&first)[1];
     let losers = sorted(held(&first).into_iter().filter(|&key| key != winner).collect());
-    first.keep(&[1]).unwrap();
+    first.keep(&[1], here()).unwrap();
     assert_eq!((held(&first), first.samples()), (vec![winner], 1));
     assert_eq!(sorted(held(&race(&table, 9).1)), losers);
     drop(second);
@@ -65,7 +66,7 @@ fn a_lease_that_is_dropped_frees_winners_and_losers() {
     let table = table(0..5, 1);
     let (_, mut lease) = race(&table, 4);
     assert_eq!(undelivered(&table), 4);
-    lease.keep(&[0, 3]).unwrap();
+    lease.keep(&[0, 3], here()).unwrap();
     assert_eq!((undelivered(&table), samples(&table)), (2, 2));
     drop(lease);
     assert_eq!((undelivered(&table), samples(&table)), (0, 0));
@@ -78,23 +79,75 @@ fn losers_of_a_table_that_tracks_no_draws_do_not_count() {
     let (report, mut lease) = race(&table, 40);
     assert_eq!((report.arrivals.len(), undelivered(&table), samples(&table)), (40, 40, 40));
     let winners: Vec<_> = (0..40).step_by(4).collect();
-    lease.keep(&winners).unwrap();
+    lease.keep(&winners, here()).unwrap();
     assert_eq!((undelivered(&table), samples(&table)), (10, 10));
     lease.received().unwrap();
     assert_eq!((undelivered(&table), samples(&table)), (0, 10));
+}
+
+/// What the table counts of its samples: how many, of how many bytes, how many of known age, and how many went back.
+fn figures(table: &TableHandle) -> [u64; 4] {
+    let info = table.status().info;
+    let aged = info.sample_age_seconds.unwrap().counts.iter().sum();
+    [info.process_samples.unwrap(), info.sample_bytes.unwrap(), aged, info.returned_samples.unwrap()]
+}
+
+#[test]
+fn only_winners_count_as_samples_and_as_samples_that_went_back() {
+    for max_times_sampled in [0, 1] {
+        let table = table(0..8, max_times_sampled);
+        let peer = Peer::in_same_process();
+        let sampled = || peer.traffic.samples.load(Relaxed);
+        let (_, mut lease) = race(&table, 5);
+        assert_eq!((figures(&table), sampled(), table.status().info.last_sample_at), ([0; 4], 0, None));
+        lease.keep(&[0, 2, 4], &peer).unwrap();
+        assert_eq!((figures(&table), sampled()), ([3, 24, 3, 0], 3));
+        assert!(table.status().info.last_sample_at.is_some());
+        drop(lease);
+        assert_eq!((figures(&table), sampled()), ([3, 24, 3, 3], 3), "they went back");
+        let (_, lease) = race(&table, 5);
+        drop(lease);
+        let (_, mut lease) = race(&table, 5);
+        lease.keep(&[], &peer).unwrap();
+        lease.received().unwrap();
+        assert_eq!((figures(&table), sampled(), samples(&table)), ([3, 24, 3, 3], 3, 0), "nobody has won");
+        let (_, mut lease) = race(&table, 5);
+        lease.keep(&[1], &peer).unwrap();
+        lease.received().unwrap();
+        assert_eq!((figures(&table), sampled(), samples(&table)), ([4, 32, 4, 3], 4, 1));
+    }
+}
+
+#[test]
+fn items_that_are_taken_out_of_a_lease_are_given_back_by_hand() {
+    let table = table(0..5, 1);
+    let (_, mut lease) = race(&table, 4);
+    lease.keep(&[1, 2], here()).unwrap();
+    let items = lease.into_items();
+    assert_eq!((items.len(), undelivered(&table), samples(&table)), (2, 0, 2));
+    table.give_back(items);
+    assert_eq!((samples(&table), race(&table, 9).0.arrivals.len()), (0, 5));
 }
 
 #[test]
 fn positions_that_are_not_those_of_held_items_are_refused_and_the_lease_goes_on() {
     let table = table(0..5, 1);
     let (_, mut lease) = race(&table, 3);
-    for positions in [&[3][..], &[1, 0], &[1, 1]] {
-        let Err(Error::InvalidArgument(text)) = lease.keep(positions) else { panic!("{positions:?} were taken") };
-        assert!(text.contains(&format!("below 3, got {positions:?}")), "{text}");
+    for (positions, bad) in [
+        (&[3][..], "3 as number 1 of 1"),
+        (&[1, 0], "0 as number 2 of 2"),
+        (&[1, 1, 2], "1 as number 2 of 3"),
+        (&[0, 1, 2, 3], "3 as number 4 of 4"),
+        (&[usize::MAX, 0], "18446744073709551615 as number 1 of 2"),
+    ] {
+        let Err(Error::InvalidArgument(text)) = lease.keep(positions, here()) else {
+            panic!("{positions:?} were taken")
+        };
+        assert_eq!(text, format!("expected ascending positions below 3, got {bad}"));
     }
     assert_eq!((lease.samples(), undelivered(&table)), (3, 3));
-    lease.keep(&[2]).unwrap();
-    lease.keep(&[]).unwrap();
+    lease.keep(&[2], here()).unwrap();
+    lease.keep(&[], here()).unwrap();
     assert_eq!((lease.samples(), undelivered(&table), samples(&table)), (0, 0, 0));
 }
 
@@ -102,7 +155,7 @@ fn positions_that_are_not_those_of_held_items_are_refused_and_the_lease_goes_on(
 fn a_checkpoint_holds_what_is_raced_as_not_drawn() {
     let table = table(0..5, 1);
     let (_, mut lease) = race(&table, 4);
-    lease.keep(&[0]).unwrap();
+    lease.keep(&[0], here()).unwrap();
     let count = |table: &TableHandle| snapshot_all(std::slice::from_ref(table))[0].num_items();
     assert_eq!(count(&table), 5);
     lease.received().unwrap();
@@ -118,7 +171,7 @@ fn a_journal_hears_of_draws_and_of_losers() {
     let (_, mut lease) = race(&table, 3);
     let drawn = held(&lease);
     assert_eq!(journal.take(), drawn.iter().copied().map(Change::Drawn).collect::<Vec<_>>());
-    lease.keep(&[1]).unwrap();
+    lease.keep(&[1], here()).unwrap();
     assert_eq!(journal.take(), [drawn[2], drawn[0]].map(Change::GivenBack));
     lease.received().unwrap();
     assert_eq!(journal.take(), [Change::Delivered(drawn[1])]);
@@ -159,7 +212,7 @@ fn two_learners_on_fewer_items_than_two_batches_both_go_on() {
                 let mut won: Vec<_> =
                     round.winners.iter().filter(|won| won.shard == shard).map(|won| won.index).collect();
                 won.sort_unstable();
-                lease.keep(&won).unwrap();
+                lease.keep(&won, here()).unwrap();
             }
             batch.extend(leases);
             match round.next {
