@@ -5,8 +5,11 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
 use std::path::{Path, PathBuf};
 
-/// Types of the fields of a batch with one number for each item, generated as bytes. Decoding single numbers would cost as
-/// much as the data. A packed field of fixed-size numbers has the same wire format as a field of bytes.
+/// The messages with one number for each item of a batch.
+const BATCHES: [&str; 3] = ["Batch", "Choice", "RaceReport"];
+
+/// Types of their fields that are generated as bytes. Decoding single numbers would cost as much as the data. A packed
+/// field of fixed-size numbers has the same wire format as a field of bytes.
 const AS_BYTES: [Type; 6] = [Type::Double, Type::Float, Type::Fixed64, Type::Sfixed64, Type::Fixed32, Type::Sfixed32];
 
 /// Messages that are generated as bytes in the messages of dm-reverb's service.
@@ -146,7 +149,7 @@ fn without_services_of_others(mut files: FileDescriptorSet) -> FileDescriptorSet
 
 fn with_numbers_as_bytes(mut files: FileDescriptorSet) -> FileDescriptorSet {
     let ours = files.file.iter_mut().filter(|file| file.package() == "reverb.replay.v1");
-    let batches = ours.flat_map(|file| &mut file.message_type).filter(|message| message.name() == "Batch");
+    let batches = ours.flat_map(|file| &mut file.message_type).filter(|message| BATCHES.contains(&message.name()));
     let is_column =
         |field: &&mut FieldDescriptorProto| field.label() == Label::Repeated && AS_BYTES.contains(&field.r#type());
     for field in batches.flat_map(|batch| &mut batch.field).filter(is_column) {

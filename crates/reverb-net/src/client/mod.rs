@@ -13,7 +13,7 @@ mod streamed;
 mod unary;
 pub mod writer;
 
-pub use crate::replay_v1::client::{BenchHold, wait_for_streams};
+pub use crate::replay_v1::client::{BenchHold, DrawCall, RaceCall, RaceRequest, wait_for_streams};
 pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use call::Call;
 pub use pending_draw::{PendingDraw, Sampled};
@@ -33,7 +33,7 @@ use roads::Roads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
-use streamed::{BeginSample, Insert};
+use streamed::{BeginRace, BeginSample, Insert};
 
 #[derive(Debug)]
 struct Current {
@@ -334,6 +334,15 @@ impl Client {
         at_once: bool,
     ) -> Started<'a, PendingDraw> {
         self.call_one(BeginSample { request, at_once }, Turn::Draw, (connect_by.or(deadline), deadline))
+    }
+
+    /// Begins the part of a table elsewhere in a race of several tables. Waits at most for a connection, until `deadline`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unimplemented`] if it does not know races, or
+    /// is in this process.
+    pub fn begin_race<'a>(&'a self, request: &'a RaceRequest, deadline: Option<Instant>) -> Started<'a, RaceCall> {
+        self.call_one(BeginRace(request), Turn::Draw, (deadline, deadline))
     }
 }
 

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::pending_draw::{Draw, PendingDraw, Sampled};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::Connection;
+use crate::replay_v1::client::{Connection, RaceCall, RaceRequest};
 use reverb_core::{Error, ItemKeys, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::lease::Lease;
@@ -32,6 +32,9 @@ pub struct BeginSample<'a> {
     pub request: &'a BatchRequest,
     pub at_once: bool,
 }
+
+/// See [`super::Client::begin_race`].
+pub struct BeginRace<'a>(pub &'a RaceRequest);
 
 impl Call for Insert {
     type Answer = ItemKeys;
@@ -135,5 +138,20 @@ impl Call for BeginSample<'_> {
             .begin_sample(self.request, deadline)
             .await
             .map(|call| PendingDraw::new(Draw::DmReverb(call), Instant::now()))
+    }
+}
+
+impl Call for BeginRace<'_> {
+    type Answer = RaceCall;
+
+    fn here<'a>(self, _replay: Arc<Replay>, _deadline: Option<Instant>) -> Started<'a, RaceCall>
+    where
+        Self: 'a,
+    {
+        Started::Done(Err(Error::Unimplemented("a client cannot race tables of its own process".into())))
+    }
+
+    async fn replay_v1(self, connection: &Connection, _deadline: Option<Instant>) -> Result<RaceCall> {
+        connection.begin_race(self.0).await
     }
 }

@@ -1,6 +1,6 @@
 //! The message `reverb.replay.v1.SampleResponse`, whose payload is gathered while the message is encoded.
 
-use crate::replay_v1::proto::{Batch, Failure};
+use crate::replay_v1::proto::{Batch, Failure, RaceReport};
 use bytes::{Buf, BufMut, Bytes};
 use parking_lot::Mutex;
 use prost::encoding::{
@@ -42,6 +42,9 @@ pub enum Kind {
     /// The server is about to stop, and asks for the receipts that are due.
     #[prost(bool, tag = "6")]
     Settle(bool),
+    /// The arrivals of a race.
+    #[prost(message, tag = "7")]
+    RaceReport(RaceReport),
 }
 
 /// Bytes of the columns of a batch.
@@ -96,7 +99,7 @@ impl Message for SampleResponse {
     ) -> Result<(), DecodeError> {
         match tag {
             REQUEST_ID => prost::encoding::uint64::merge(wire_type, &mut self.request_id, buf, ctx),
-            2..=4 | 6 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
+            2..=4 | 6..=7 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
             PAYLOAD => {
                 let mut bytes = Bytes::new();
                 prost::encoding::bytes::merge(wire_type, &mut bytes, buf, ctx)?;

@@ -6,8 +6,11 @@ pub const VERSION: u32 = 1;
 /// The server fills in the largest priority of a table in items that take it.
 pub const LARGEST_PRIORITY: &str = "largest-priority";
 
+/// The server makes a table's part in a race of several tables.
+pub const RACE: &str = "race";
+
 /// The caller may see numbers only: its token or certificate has the role `view`. Said by the server alone.
 pub const VIEW_ONLY: &str = "view-only";
 
 /// Features of this package beyond the first edition of that version. A peer may use those that both ends announce.
-pub const CAPABILITIES: [&str; 4] = ["peer-names", "same-server", "heartbeats", LARGEST_PRIORITY];
+pub const CAPABILITIES: [&str; 5] = ["peer-names", "same-server", "heartbeats", LARGEST_PRIORITY, RACE];

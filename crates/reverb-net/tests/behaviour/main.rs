@@ -19,6 +19,8 @@ mod http_health;
 mod journal;
 mod mutated_messages;
 mod mutated_writes;
+mod race_requests;
+mod races;
 #[path = "../common/reference.rs"]
 mod reference;
 mod split_clients;

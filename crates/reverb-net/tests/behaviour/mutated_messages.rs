@@ -1,13 +1,14 @@
 //! Arbitrary bytes cause errors, but no panics.
 
 use crate::common::any::{any_chunk, count_panics, mutated, number};
-use crate::common::wire::{self, Inserts, Samples, draw, insert};
+use crate::common::wire::{self, Inserts, Samples, draw, insert, race};
 use crate::common::{self, queue, server, uniform};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, Chunk, Column, InsertRequest, ItemBatch, SampleRequest, Slice, Trajectory, sample_request,
+    Batch, BatchColumn, Choice, Chunk, Column, InsertRequest, ItemBatch, RaceReport, SampleRequest, Slice, Trajectory,
+    sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use reverb_service::TableHandle;
@@ -36,6 +37,17 @@ fn response() -> SampleResponse {
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }
+}
+
+fn report() -> SampleResponse {
+    let numbers = vec![1; 16];
+    let (times, weights) = (numbers.clone().into(), numbers.into());
+    let report = RaceReport { times, weights, weight: 1.0, size: 2, weight_left: 3.0, size_left: 4, is_cut: true };
+    SampleResponse { request_id: 1, kind: Some(Kind::RaceReport(report)), payload: Payload::default() }
+}
+
+fn request(kind: sample_request::Kind) -> Vec<u8> {
+    SampleRequest { request_id: 1, kind: Some(kind) }.encode_to_vec()
 }
 
 prop_compose! {
@@ -68,13 +80,25 @@ proptest! {
 
     #[test]
     fn a_mutated_sample_request_decodes_or_fails(
-        bytes in mutated(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw("table", 3))) }.encode_to_vec())
+        bytes in mutated(request(sample_request::Kind::Draw(draw("table", 3))))
     ) {
         let _ = SampleRequest::decode(&*bytes);
     }
 
     #[test]
-    fn a_mutated_sample_response_decodes_or_fails_and_reports_its_length(bytes in mutated(response().encode_to_vec())) {
+    fn a_mutated_race_or_choice_decodes_or_fails(
+        bytes in prop_oneof![
+            mutated(request(sample_request::Kind::Race(race("table", 3, 1000)))),
+            mutated(request(sample_request::Kind::Choice(Choice { winners: vec![0; 12].into() }))),
+        ]
+    ) {
+        let _ = SampleRequest::decode(&*bytes);
+    }
+
+    #[test]
+    fn a_mutated_sample_response_decodes_or_fails_and_reports_its_length(
+        bytes in prop_oneof![mutated(response().encode_to_vec()), mutated(report().encode_to_vec())]
+    ) {
         if let Ok(response) = SampleResponse::decode(&*bytes) {
             prop_assert_eq!(response.encode_to_vec().len(), response.encoded_len());
         }
@@ -87,6 +111,8 @@ fn a_sample_response_decodes_to_what_was_encoded() {
     let decoded = SampleResponse::decode(&*bytes).unwrap();
     assert_eq!(decoded.encode_to_vec(), bytes);
     assert!(matches!(decoded.kind, Some(Kind::Batch(batch)) if batch.keys == [1; 16][..]));
+    let decoded = SampleResponse::decode(&*report().encode_to_vec()).unwrap();
+    assert_eq!(decoded.kind, report().kind);
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod dm_inserts;
 pub mod dm_reverb;
 pub mod dm_reverb_client;
 pub mod gate;
+pub mod races;
 pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;

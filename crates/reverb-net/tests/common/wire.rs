@@ -2,7 +2,8 @@
 
 use reverb_core::{Codec, DType, Layout};
 use reverb_net::replay_v1::proto::{
-    Batch, Chunk, ColumnSpec, Draw, Failure, InsertRequest, InsertResponse, ItemBatch, SampleRequest, sample_request,
+    Batch, Choice, Chunk, ColumnSpec, Draw, Failure, InsertRequest, InsertResponse, ItemBatch, Race, RaceReport,
+    SampleRequest, sample_request,
 };
 use reverb_net::replay_v1::rpc::replay_client::ReplayClient;
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
@@ -66,6 +67,25 @@ impl Samples {
         self.send(request_id, Some(sample_request::Kind::Draw(draw)));
     }
 
+    pub fn race(&self, request_id: u64, race: Race) {
+        self.send(request_id, Some(sample_request::Kind::Race(race)));
+    }
+
+    pub fn choose(&self, request_id: u64, winners: &[u32]) {
+        let winners: Vec<u8> = winners.iter().flat_map(|position| position.to_le_bytes()).collect();
+        self.send(request_id, Some(sample_request::Kind::Choice(Choice { winners: winners.into() })));
+    }
+
+    /// Returns the next answer, which must be the report of a race or a failure.
+    pub async fn report(&mut self) -> (u64, Result<RaceReport, Failure>) {
+        let response = self.responses.message().await.unwrap().expect("the stream has ended without a word");
+        match response.kind {
+            Some(Kind::RaceReport(report)) => (response.request_id, Ok(report)),
+            Some(Kind::Failure(failure)) => (response.request_id, Err(failure)),
+            kind => panic!("expected a report, got {kind:?}"),
+        }
+    }
+
     /// Returns the next failure, or the next batch with its bytes.
     pub async fn answer(&mut self) -> (u64, Result<(Batch, Vec<u8>), Failure>) {
         let mut batch = None;
@@ -78,6 +98,7 @@ impl Samples {
             match response.kind {
                 Some(Kind::Failure(failure)) => return (response.request_id, Err(failure)),
                 Some(Kind::Batch(header)) => batch = Some(header),
+                Some(Kind::RaceReport(report)) => panic!("expected a batch, got {report:?}"),
                 Some(Kind::Notice(_) | Kind::Settle(_)) | None => {}
             }
             if let Some(header) = batch.take_if(|header| size(header) == bytes.len()) {
@@ -95,6 +116,11 @@ fn size(batch: &Batch) -> usize {
 
 pub fn draw(table: &str, count: u64) -> Draw {
     Draw { table: table.into(), at_least: count, at_most: count, squeeze_time: true, ..Draw::default() }
+}
+
+/// A race for at most so many arrivals, of which there are as many if the items do not run out.
+pub fn race(table: &str, limit: u64, hold_ms: u64) -> Race {
+    Race { table: table.into(), interval: 1e9, limit, hold_ms, squeeze_time: true, ..Race::default() }
 }
 
 /// Returns rows of an int64 column, numbered from 0.

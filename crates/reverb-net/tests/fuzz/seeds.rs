@@ -1,12 +1,12 @@
 //! Valid messages, which are the first inputs of the targets.
 
-use crate::common::wire::{chunk, draw, insert};
+use crate::common::wire::{chunk, draw, insert, race};
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, CheckpointResponse, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse, HelloRequest,
-    HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, PeekRequest, PeekResponse,
-    ResetRequest, SampleRequest, Slice, TableStatus, Trajectory, WriteFailure, WriteItem, WriteRequest, WriteResponse,
-    peek_response, sample_request,
+    Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse,
+    HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, PeekRequest,
+    PeekResponse, Race, RaceReport, ResetRequest, SampleRequest, Slice, TableStatus, Trajectory, WriteFailure,
+    WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -115,7 +115,21 @@ pub fn sample_requests() -> Vec<Vec<u8>> {
     let mut ahead = draw("table", 1);
     (ahead.ahead, ahead.timeout_ms) = (63, Some(0));
     let ahead = request(3, sample_request::Kind::Draw(ahead));
-    vec![stream(from_ref(&drawn)), stream(&[drawn.clone(), received, ahead]), stream(&[waiting, drawn, cancel])]
+    let raced = |table: &str, request_id| request(request_id, sample_request::Kind::Race(race(table, 3, 1000)));
+    let choice = |request_id, winners: &[u8]| {
+        let winners = winners.iter().flat_map(|&position| [position, 0, 0, 0]).collect::<Vec<_>>();
+        request(request_id, sample_request::Kind::Choice(Choice { winners: winners.into() }))
+    };
+    let of_sizes = Race { by_size: true, hold_ms: 1, interval: 0.5, ..race("table", 16_384, 1) };
+    let of_sizes = request(5, sample_request::Kind::Race(of_sizes));
+    vec![
+        stream(from_ref(&drawn)),
+        stream(&[drawn.clone(), received.clone(), ahead]),
+        stream(&[waiting, drawn, cancel.clone()]),
+        stream(&[raced("table", 1), choice(1, &[0, 2]), received]),
+        stream(&[raced("table", 1), raced("table", 2), choice(1, &[]), cancel, of_sizes]),
+        stream(&[raced("queue", 1), raced("table", 2), choice(2, &[2, 1]), choice(1, &[0])]),
+    ]
 }
 
 pub fn unary_requests() -> Vec<Vec<u8>> {
@@ -189,4 +203,28 @@ pub fn answers() -> Vec<Vec<u8>> {
         with_method(7, &[failed]),
         call(8, &GetResponse { num_keys: 2, places: vec![0, 1], batch: Some(batch()), payload: vec![0; 142].into() }),
     ]
+}
+
+/// Reports of races, and the batches of their winners.
+pub fn race_answers() -> Vec<Vec<u8>> {
+    let numbers = |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>().into();
+    let report = RaceReport {
+        times: numbers(&[0.5, 1.5]),
+        weights: numbers(&[1.0, 2.0]),
+        weight: 3.0,
+        size: 2,
+        weight_left: 3.0,
+        size_left: 2,
+        is_cut: true,
+    };
+    let answer = |kind, bytes: usize| {
+        let payload = Payload::Bytes(vec![0; bytes].into());
+        SampleResponse { request_id: 1, kind: Some(kind), payload }.encode_to_vec()
+    };
+    let raced = answer(Kind::RaceReport(report.clone()), 0);
+    let chosen = answer(Kind::Batch(batch()), 142);
+    let failed = answer(Kind::Failure(failure()), 0);
+    let empty = answer(Kind::RaceReport(RaceReport::default()), 0);
+    let with_bytes = answer(Kind::RaceReport(report), 9);
+    [&[raced.clone(), chosen][..], &[raced, failed.clone()], &[failed], &[empty], &[with_bytes]].map(stream).to_vec()
 }

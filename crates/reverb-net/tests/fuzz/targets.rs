@@ -6,9 +6,9 @@ use crate::world::{LAST, LAST_ID, World, measured, multiple_of, size_of_batch, w
 use bytes::Bytes;
 use prost::Message;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
-use reverb_core::{DType, Error, Table};
+use reverb_core::{DType, Error, Race, Table};
 use reverb_net::client::writer::{Session, SessionOptions};
-use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek};
+use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek, RaceRequest};
 use reverb_net::replay_v1::proto::{
     HelloResponse, InsertResponse, SampleRequest, WriteItem, WriteRequest, WriteResponse, sample_request,
 };
@@ -23,8 +23,9 @@ use tonic::Status;
 
 /// Maximum number of messages of an input.
 const MAX_MESSAGES: usize = 16;
-/// Maximum number of items of one draw, and bytes of each on both ends.
+/// Maximum number of items of one draw and of one race, and bytes of each on both ends.
 const MAX_DRAWN: u64 = 1 << 20;
+const MAX_RACED: u64 = 1 << 14;
 const BYTES_PER_SAMPLE: u64 = 1024;
 
 pub fn messages(mut input: &[u8]) -> Vec<Bytes> {
@@ -103,6 +104,8 @@ pub fn sample_requests(input: &[u8]) -> String {
     let mut requests = messages(input);
     let draws = requests.iter().filter_map(|request| match SampleRequest::decode(request.clone()).ok()?.kind? {
         sample_request::Kind::Draw(draw) => Some(draw.at_most.min(MAX_DRAWN) + draw.ahead.min(MAX_DRAWN)),
+        // All of them may win.
+        sample_request::Kind::Race(race) => Some(2 * race.limit.min(MAX_RACED)),
         _ => None,
     });
     let most = multiple_of(input) as u64 + draws.sum::<u64>() * BYTES_PER_SAMPLE;
@@ -153,11 +156,41 @@ pub fn answers(input: &[u8]) -> String {
     let hello = if method == "Hello" { Bytes::copy_from_slice(message) } else { hello.encode_to_vec().into() };
     *server.answers.lock().unwrap() = Answers { hello, method, messages };
     let result = measured(method, most, || world().runtime.block_on(ask(address, method)));
+    words_of(method, result)
+}
+
+fn words_of(method: &str, result: Result<(), Error>) -> String {
     match result {
         Ok(()) => format!("{method} taken"),
         Err(Error::Internal(text)) if !text.starts_with("cannot decode") => format!("{method} {text}"),
         Err(error) => format!("{method} {error}"),
     }
+}
+
+/// Answers to a client that races, and chooses the first arrival.
+pub fn race_answers(input: &[u8]) -> String {
+    let messages = messages(input);
+    let most = messages.iter().filter_map(|message| match SampleResponse::decode(message.clone()).ok()?.kind? {
+        Kind::Batch(batch) => Some(size_of_batch(&batch)),
+        _ => None,
+    });
+    let most = most.fold(multiple_of(input), usize::saturating_add);
+    let (address, server) = fake_server();
+    let hello = HelloResponse { version: 1, capabilities: vec!["race".into()], ..HelloResponse::default() };
+    *server.answers.lock().unwrap() = Answers { hello: hello.encode_to_vec().into(), method: "Sample", messages };
+    words_of("race", measured("a race", most, || world().runtime.block_on(race(address))))
+}
+
+async fn race(address: &str) -> Result<(), Error> {
+    let client = Client::new(address);
+    let race = Race { interval: 2.0, limit: 2, by_size: false };
+    let request = RaceRequest { table: "table".into(), race, squeeze_time: true, hold: crate::common::SOON };
+    let mut call = client.begin_race(&request, Some(Instant::now() + crate::common::SOON)).await?;
+    let report = call.report().await?;
+    // What the server says must not harm the merge.
+    let round = race.merge(2, &[report.clone(), report]);
+    assert!(round.winners.iter().all(|won| won.probability.is_finite() && won.table_size >= 0), "{round:?}");
+    call.choose(&[0])?.result().await.map(drop)
 }
 
 /// Makes a call that gets the answers of the fake server.

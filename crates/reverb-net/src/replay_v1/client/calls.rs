@@ -76,12 +76,7 @@ impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
     /// The error that ended the stream.
     pub fn begin(&self) -> Result<(u64, oneshot::Receiver<Result<T>>)> {
         let request_id = self.next_id.fetch_add(1, Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        let mut state = self.calls.0.lock();
-        if let Some(error) = &state.broken {
-            return Err(error.clone());
-        }
-        state.waiting.insert(request_id, sender);
+        let receiver = self.calls.expect(request_id)?;
         if let Some(is_wanted) = &self.is_wanted {
             is_wanted.send_replace(true);
         }
@@ -90,6 +85,20 @@ impl<R: Default + Send + 'static, T: Send + 'static> SharedStream<R, T> {
 }
 
 impl<T> Calls<T> {
+    /// Expects an answer to a request, the first or the next. Returns its receiver.
+    ///
+    /// # Errors
+    /// The error that ended the stream.
+    pub fn expect(&self, request_id: u64) -> Result<oneshot::Receiver<Result<T>>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.0.lock();
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
+        state.waiting.insert(request_id, sender);
+        Ok(receiver)
+    }
+
     /// Delivers an answer, unless its caller has withdrawn the call.
     pub fn answer(&self, request_id: u64, result: Result<T>) {
         let call = self.0.lock().waiting.remove(&request_id);

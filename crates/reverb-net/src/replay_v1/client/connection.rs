@@ -1,8 +1,10 @@
 //! A connection of a client to a server, and the calls over it.
 
+use super::draw_call::DrawCall;
 use super::insert_link::InsertLink;
 use super::named_channel::NamedChannel;
-use super::sample_link::{DrawCall, SampleLink};
+use super::race_call::{RaceCall, RaceRequest};
+use super::sample_link::SampleLink;
 use super::session::{Link, Session};
 use crate::grpc::largest;
 use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
@@ -12,7 +14,7 @@ use crate::replay_v1::proto::{
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
-use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, VERSION, VIEW_ONLY};
+use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::chunk_to_wire;
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
@@ -55,6 +57,8 @@ pub struct Connection {
     pub heartbeat: Option<Duration>,
     /// Whether the server fills in the largest priority of a table; see [`largest`].
     pub knows_largest: bool,
+    /// Whether the server makes a table's part in a race.
+    knows_race: bool,
     inserts: InsertLink,
     samples: SampleLink,
 }
@@ -123,16 +127,26 @@ impl Connection {
             probed.inspect_err(|_| connections.set_split(&place))?;
         }
         let has = |capability| hello.capabilities.iter().any(|name| name == capability);
-        let (knows_largest, views_only) = (has(LARGEST_PRIORITY), has(VIEW_ONLY));
+        let (knows_largest, knows_race, views_only) = (has(LARGEST_PRIORITY), has(RACE), has(VIEW_ONLY));
         let link = connections.add(&place, &hello.server_id, bearer, views_only);
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat);
         let (peer, service) = (peer.to_owned(), service(channel.clone()));
-        let connection =
-            Self { peer, transport, service, channel, link, hello, heartbeat, knows_largest, inserts, samples };
-        Ok(Greeting::Connected(Arc::new(connection)))
+        Ok(Greeting::Connected(Arc::new(Self {
+            peer,
+            transport,
+            service,
+            channel,
+            link,
+            hello,
+            heartbeat,
+            knows_largest,
+            knows_race,
+            inserts,
+            samples,
+        })))
     }
 
     /// Opens a stream for the items of a writer.
@@ -214,6 +228,23 @@ impl Connection {
     /// Begins a draw, and sends the request.
     pub async fn begin_sample(&self, request: &BatchRequest, deadline: Option<Instant>) -> Result<DrawCall> {
         let call = self.samples.begin(draw(request, deadline))?;
+        flush().await;
+        Ok(call)
+    }
+
+    /// Begins a table's part in a race, and sends the request.
+    ///
+    /// # Errors
+    /// [`Error::Unimplemented`] if the server does not know races.
+    pub async fn begin_race(&self, request: &RaceRequest) -> Result<RaceCall> {
+        if !self.knows_race {
+            return Err(Error::Unimplemented(format!(
+                "the server at {} lacks the capability `{RACE}`, so its tables cannot be sampled together with those of \
+                 other servers; it needs a newer version of this package",
+                self.peer
+            )));
+        }
+        let call = self.samples.race(request)?;
         flush().await;
         Ok(call)
     }

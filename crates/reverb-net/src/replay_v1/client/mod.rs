@@ -2,8 +2,10 @@
 
 mod calls;
 mod connection;
+mod draw_call;
 mod insert_link;
 mod named_channel;
+mod race_call;
 mod receipts;
 mod sample_answers;
 mod sample_link;
@@ -11,7 +13,8 @@ mod session;
 mod write_link;
 
 pub use connection::{BenchHold, Connection, GRACE, Greeting, timeout_ms};
+pub use draw_call::DrawCall;
+pub use race_call::{RaceCall, RaceRequest};
 pub use receipts::wait_for_streams;
-pub use sample_link::DrawCall;
 pub use session::Session;
 pub use write_link::write;

@@ -1,7 +1,9 @@
 //! The client side of the sample stream of a connection, which all callers share.
 
-use super::calls::{Calls, SharedStream, answer};
+use super::calls::{Calls, SharedStream};
+use super::draw_call::{Answer, Asked, DrawCall};
 use super::named_channel::NamedChannel;
+use super::race_call::{RaceCall, RaceRequest};
 use super::receipts::Receipts;
 use super::sample_answers::Answers;
 use super::session::Link;
@@ -16,12 +18,12 @@ use reverb_service::warn;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Sends draws, and delivers a batch to each caller.
 #[derive(Debug)]
 pub struct SampleLink {
-    stream: SharedStream<SampleRequest, Batch>,
+    stream: SharedStream<SampleRequest, Answer>,
     receipts: Arc<Receipts>,
 }
 
@@ -46,11 +48,21 @@ impl SampleLink {
 
     /// Requests a batch without waiting for it. The receipts that are due go out with the request.
     pub fn begin(&self, draw: Draw) -> Result<DrawCall> {
+        self.ask(sample_request::Kind::Draw(draw)).map(DrawCall::of)
+    }
+
+    /// Asks for a table's part in a race without waiting for it, as [`SampleLink::begin`] does for a batch.
+    pub fn race(&self, request: &RaceRequest) -> Result<RaceCall> {
+        let call = self.ask(sample_request::Kind::Race(request.to_wire()))?;
+        Ok(RaceCall::new(call, request.race))
+    }
+
+    fn ask(&self, kind: sample_request::Kind) -> Result<Asked> {
         let (request_id, receiver) = self.stream.begin()?;
         let (receipts, calls) = (self.receipts.clone(), self.stream.calls.clone());
         receipts.send_with_call();
-        receipts.send_request(request_id, sample_request::Kind::Draw(draw));
-        Ok(DrawCall { receipts, calls, request_id, receiver, receipt_is_due: false, is_received: false })
+        receipts.send_request(request_id, kind);
+        Ok(Asked { receipts, calls, request_id, receiver })
     }
 
     /// Sends the receipts that go out with another call.
@@ -67,69 +79,6 @@ impl SampleLink {
 impl Drop for SampleLink {
     fn drop(&mut self) {
         self.receipts.close();
-    }
-}
-
-/// A draw in progress, or a batch that has arrived. Dropping it withdraws the draw unless it was acknowledged: its
-/// samples go back to their table.
-#[derive(Debug)]
-pub struct DrawCall {
-    receipts: Arc<Receipts>,
-    calls: Arc<Calls<Batch>>,
-    request_id: u64,
-    receiver: oneshot::Receiver<Result<Batch>>,
-    /// Whether samples without a receipt go back to the table.
-    receipt_is_due: bool,
-    is_received: bool,
-}
-
-impl DrawCall {
-    /// Waits for the batch, which can be taken once. Before that, the future may be dropped and the function called
-    /// again.
-    pub async fn result(&mut self) -> Result<Batch> {
-        let batch = answer(&mut self.receiver).await?;
-        self.receipt_is_due = !batch.receipt_may_wait;
-        Ok(batch)
-    }
-
-    /// Whether the batch has arrived.
-    pub fn is_ready(&self) -> bool {
-        !self.receiver.is_empty()
-    }
-
-    /// Acknowledges the samples, so that they do not go back to their table. The receipt leaves later; with
-    /// `waits`, not with the next draw. See [`Receipts`].
-    ///
-    /// # Errors
-    /// The error that ended the stream, if the samples went back with it.
-    pub fn received(&mut self, waits: bool) -> Result<()> {
-        if self.is_received {
-            return Ok(());
-        }
-        match self.calls.broken().map_or_else(|| self.receipts.add(self.request_id, waits), Err) {
-            Err(error) if self.receipt_is_due => return Err(error),
-            _ => self.is_received = true,
-        }
-        Ok(())
-    }
-
-    /// Whether the samples went back with the stream.
-    pub fn is_lost(&self) -> bool {
-        self.receipt_is_due && !self.is_received && (self.calls.broken().is_some() || self.receipts.have_ended())
-    }
-
-    /// Gives the samples back, also after they were acknowledged, as long as the receipt has not left.
-    pub fn give_back(mut self) {
-        self.is_received = self.is_received && !self.receipts.revoke(self.request_id);
-    }
-}
-
-impl Drop for DrawCall {
-    fn drop(&mut self) {
-        self.calls.withdraw(self.request_id);
-        if !self.is_received {
-            self.receipts.send_request(self.request_id, sample_request::Kind::Cancel(true));
-        }
     }
 }
 
@@ -166,7 +115,13 @@ impl Incoming {
     }
 }
 
-async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str, link: &Link, receipts: &Weak<Receipts>) -> Error {
+async fn read(
+    calls: &Calls<Answer>,
+    mut answers: Answers,
+    peer: &str,
+    link: &Link,
+    receipts: &Weak<Receipts>,
+) -> Error {
     let mut incoming = HashMap::new();
     loop {
         let response = match answers.next().await {
@@ -193,8 +148,8 @@ async fn read(calls: &Calls<Batch>, mut answers: Answers, peer: &str, link: &Lin
     }
 }
 
-/// Processes a message. Returns the result of the draw if this message completes it.
-fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Option<Result<Batch>> {
+/// Processes a message. Returns the answer to a request if this message completes it.
+fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Option<Result<Answer>> {
     let SampleResponse { request_id, kind, payload } = response;
     match kind {
         Some(Kind::Failure(failure)) => return Some(Err(from_failure(failure))),
@@ -202,6 +157,7 @@ fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Opti
             warn(&notice);
             return None;
         }
+        Some(Kind::RaceReport(report)) => return Some(Ok(Answer::Report(report))),
         Some(Kind::Batch(header)) => match Incoming::new(header) {
             Ok(begun) => {
                 incoming.insert(request_id, begun);
@@ -218,5 +174,6 @@ fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Opti
     if !batch.is_complete() {
         return None;
     }
-    incoming.remove(&request_id).map(|Incoming { batch, .. }| Ok(Batch { arrived: Instant::now(), ..batch }))
+    let Incoming { batch, .. } = incoming.remove(&request_id)?;
+    Some(Ok(Answer::Batch(Batch { arrived: Instant::now(), ..batch })))
 }

@@ -1,6 +1,7 @@
 //! The server half of the protocol: the methods of the service, and its streams.
 
 mod bench_stream;
+mod held_races;
 mod insert_stream;
 mod last_word;
 mod same_server;

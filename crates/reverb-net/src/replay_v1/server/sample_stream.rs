@@ -1,13 +1,14 @@
 //! The server side of a sample stream. Each draw is answered with one batch, which is gathered as it is sent.
 
+use super::held_races::{Chosen, HeldRaces};
 use super::last_word::end_stopped;
 use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::service::stopped;
-use crate::replay_v1::proto::{Draw, SampleRequest, sample_request};
+use crate::replay_v1::proto::{self as replay, Choice, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
-use crate::replay_v1::wire::batch_to_wire;
+use crate::replay_v1::wire::{batch_to_wire, race_from_wire, report_to_wire};
 use parking_lot::Mutex;
 use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, Result};
@@ -26,7 +27,7 @@ use tonic::Status;
 /// Maximum number of bytes of a batch in one message.
 const PIECE_BYTES: usize = 512 << 10;
 // limit (Draws): draws of a stream that wait or are not yet received | {} | `ResourceExhaustedError`
-/// Maximum number of draws of one stream that wait or are undelivered.
+/// Maximum number of draws of one stream that wait or are undelivered, with the races that await a choice.
 const MAX_DRAWS: usize = 4096;
 // limit (Draws): samples of a stream that are not yet received | {}; new draws fail beyond it |
 // `ResourceExhaustedError`
@@ -63,6 +64,7 @@ pub fn sample_stream(
             handles,
             leases,
             undelivered: 0,
+            held: HeldRaces::default(),
             receipts,
             is_settling: false,
             refused: Vec::new(),
@@ -103,6 +105,8 @@ struct SampleStreamTask {
     leases: HashMap<u64, Lease>,
     /// Number of samples in all leases.
     undelivered: usize,
+    /// Races whose winners the client has not chosen.
+    held: HeldRaces,
     /// Counts the receipts, if the client answers for them.
     receipts: Option<StreamReceipts>,
     /// Whether the server is about to stop, and has asked for the last receipts.
@@ -128,8 +132,8 @@ impl SampleStreamTask {
                         let draws = self.handles.len();
                         self.withdraw().await;
                         self.log_vanished(draws);
-                        let Self { answers, leases, .. } = self;
-                        drop(leases);
+                        let Self { answers, leases, held, .. } = self;
+                        drop((leases, held));
                         let _gone = answers.send(Err(status)).await;
                         return;
                     }
@@ -139,6 +143,10 @@ impl SampleStreamTask {
                     }
                 },
                 Some(waited) = self.waiting.join_next() => self.resume(waited).await,
+                () = self.held.overdue() => {
+                    self.held.free_overdue();
+                    Ok(())
+                }
                 () = &mut gone => Err(()),
                 () = &mut asked, if !self.is_settling => self.settle().await,
                 // The waiting calls have just failed. Their answers are still sent.
@@ -155,8 +163,8 @@ impl SampleStreamTask {
             for request_id in std::mem::take(&mut self.refused) {
                 let _gone = self.fail(request_id, &stopped()).await;
             }
-            let Self { answers, leases, .. } = self;
-            drop(leases);
+            let Self { answers, leases, held, .. } = self;
+            drop((leases, held));
             end_stopped(&replay, &answers).await;
         }
     }
@@ -165,11 +173,7 @@ impl SampleStreamTask {
     async fn settle(&mut self) -> std::result::Result<(), ()> {
         self.is_settling = true;
         match &mut self.receipts {
-            Some(_) if self.leases.values().any(Lease::is_tracked) => {
-                let kind = Some(Kind::Settle(true));
-                let response = SampleResponse { request_id: 0, kind, payload: Payload::default() };
-                self.answers.send(Ok(response)).await.map_err(|_| ())
-            }
+            Some(_) if self.leases.values().any(Lease::is_tracked) => self.answer(0, Kind::Settle(true)).await,
             Some(receipts) => {
                 receipts.settle();
                 Ok(())
@@ -197,30 +201,37 @@ impl SampleStreamTask {
 
     /// Logs that the client has gone, if it had samples that it has not received, or draws that waited.
     fn log_vanished(&self, draws: usize) {
-        let in_flight = [(self.undelivered, "undelivered samples, which go back,"), (draws, "waiting draws")];
+        let undelivered = self.undelivered + self.held.samples();
+        let in_flight = [(undelivered, "undelivered samples, which go back,"), (draws, "waiting draws")];
         log_vanished(&self.replay, &self.peer, &in_flight);
     }
 
     async fn take(&mut self, request: SampleRequest) -> std::result::Result<(), ()> {
         let request_id = request.request_id;
         match request.kind {
-            Some(sample_request::Kind::Draw(_)) if self.is_settling && self.refused.len() < MAX_DRAWS => {
+            Some(kind) if self.is_settling && wants_answer(&kind) && self.refused.len() < MAX_DRAWS => {
                 self.refused.push(request_id);
                 Ok(())
             }
             Some(sample_request::Kind::Draw(draw)) => match self.begin(request_id, draw) {
                 Ok(Begun::Waits) => Ok(()),
                 Ok(Begun::Drawn(table, draw, drawn)) => {
-                    self.send(request_id, table, &draw, drawn, Duration::ZERO).await
+                    self.send_draw(request_id, table, &draw, drawn, Duration::ZERO).await
                 }
                 Err(error) => self.fail(request_id, &error).await,
             },
+            Some(sample_request::Kind::Race(race)) => match self.begin_race(request_id, &race) {
+                Ok(report) => self.answer(request_id, Kind::RaceReport(report)).await,
+                Err(error) => self.fail(request_id, &error).await,
+            },
+            Some(sample_request::Kind::Choice(choice)) => self.choose(request_id, &choice).await,
             Some(sample_request::Kind::Received(_)) => {
                 self.received(request_id);
                 Ok(())
             }
             Some(sample_request::Kind::Cancel(_)) => {
                 drop(self.end_lease(request_id));
+                self.held.free(request_id);
                 if let Some(handle) = self.handles.remove(&request_id) {
                     handle.abort();
                     // The samples go back before the next request is read, because that may draw them again.
@@ -239,7 +250,9 @@ impl SampleStreamTask {
             None => {
                 self.fail(
                     request_id,
-                    &Error::invalid("expected a request to draw, acknowledge or cancel, got none of them"),
+                    &Error::invalid(
+                        "expected a request to draw, race, choose, acknowledge or cancel, got none of them",
+                    ),
                 )
                 .await
             }
@@ -260,25 +273,58 @@ impl SampleStreamTask {
         Some(lease)
     }
 
-    /// Draws at once if possible, and lets the draw wait otherwise.
-    fn begin(&mut self, request_id: u64, draw: Draw) -> Result<Begun> {
+    /// Checks that the stream may draw more under an id.
+    fn check_new(&self, request_id: u64) -> Result<()> {
         if self.is_settling {
             return Err(stopped());
         }
-        if self.leases.len() + self.handles.len() >= MAX_DRAWS {
+        if self.leases.len() + self.handles.len() + self.held.len() >= MAX_DRAWS {
             return Err(Error::ResourceExhausted(format!(
                 "{MAX_DRAWS} draws of this stream wait or are not acknowledged; wait for batches first"
             )));
         }
-        if self.undelivered >= MAX_UNDELIVERED {
+        let undelivered = self.undelivered + self.held.samples();
+        if undelivered >= MAX_UNDELIVERED {
             return Err(Error::ResourceExhausted(format!(
-                "{} samples of this stream are not acknowledged; acknowledge them first",
-                self.undelivered
+                "{undelivered} samples of this stream are not acknowledged; acknowledge them first"
             )));
         }
-        if self.leases.contains_key(&request_id) || self.handles.contains_key(&request_id) {
+        let (leases, handles) = (&self.leases, &self.handles);
+        if leases.contains_key(&request_id) || handles.contains_key(&request_id) || self.held.contains(request_id) {
             return Err(Error::invalid(format!("request id {request_id} is already in use")));
         }
+        Ok(())
+    }
+
+    /// Makes a table's part in a race, and holds its draws until the client chooses.
+    fn begin_race(&mut self, request_id: u64, race: &replay::Race) -> Result<replay::RaceReport> {
+        self.check_new(request_id)?;
+        let table = self.replay.served(&race.table)?;
+        let (asked, hold) = race_from_wire(race)?;
+        let (report, lease) = table.race(asked)?;
+        let report = report_to_wire(&report);
+        self.held.add(request_id, table, lease, race.squeeze_time, hold);
+        Ok(report)
+    }
+
+    /// Sends the winners of a race as a batch. If the choice is not one, the race goes on.
+    async fn choose(&mut self, request_id: u64, choice: &Choice) -> std::result::Result<(), ()> {
+        if choice.winners.is_empty() {
+            self.held.free(request_id);
+            return Ok(());
+        }
+        match self.held.choose(request_id, choice, &self.peer) {
+            Ok(Chosen { table, winners, squeeze_time }) => {
+                let at_least = winners.len();
+                self.send(request_id, table, at_least, squeeze_time, winners, Duration::ZERO).await
+            }
+            Err(error) => self.fail(request_id, &error).await,
+        }
+    }
+
+    /// Draws at once if possible, and lets the draw wait otherwise.
+    fn begin(&mut self, request_id: u64, draw: Draw) -> Result<Begun> {
+        self.check_new(request_id)?;
         let table = self.replay.served(&draw.table)?;
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let request = DrawRequest {
@@ -324,15 +370,14 @@ impl SampleStreamTask {
         match waited.result.take() {
             Some(Ok(drawn)) => {
                 let time = waited.begun.elapsed();
-                self.send(request_id, table, &waited.draw, drawn, time).await
+                self.send_draw(request_id, table, &waited.draw, drawn, time).await
             }
             Some(Err(error)) => self.fail(request_id, &error).await,
             None => Ok(()),
         }
     }
 
-    /// Sends a batch, and leases its samples until the client acknowledges them.
-    async fn send(
+    async fn send_draw(
         &mut self,
         request_id: u64,
         table: TableHandle,
@@ -341,16 +386,29 @@ impl SampleStreamTask {
         waited: Duration,
     ) -> std::result::Result<(), ()> {
         let at_least = usize::try_from(draw.at_least).unwrap_or(usize::MAX);
+        self.send(request_id, table, at_least, draw.squeeze_time, drawn, waited).await
+    }
+
+    /// Sends a batch of at least so many items, and leases its samples until the client acknowledges them.
+    async fn send(
+        &mut self,
+        request_id: u64,
+        table: TableHandle,
+        at_least: usize,
+        squeeze_time: bool,
+        drawn: Vec<Drawn>,
+        waited: Duration,
+    ) -> std::result::Result<(), ()> {
         let decoded = decoded_bytes(drawn.iter().map(|drawn| &drawn.trajectory));
         let stack = || {
             on_items(drawn.len(), || {
-                let gatherer = table.stack(drawn, at_least, draw.squeeze_time)?;
+                let gatherer = table.stack(drawn, at_least, squeeze_time)?;
                 let header = batch_to_wire(&gatherer, &table, waited);
                 Ok((gatherer, header))
             })
         };
         // Nothing may withdraw this wait, since the samples have no lease yet.
-        let stacked = decode(decoded, stack).await;
+        let stacked = self.held.free_during(decode(decoded, stack)).await;
         let (gatherer, header) = match stacked {
             Ok(stacked) => stacked,
             Err(error) => return self.fail(request_id, &error).await,
@@ -364,7 +422,7 @@ impl SampleStreamTask {
         loop {
             let piece = remaining.min(PIECE_BYTES);
             let payload = Payload::Gather(gatherer.clone(), piece);
-            self.answers.send(Ok(SampleResponse { request_id, kind: kind.take(), payload })).await.map_err(|_| ())?;
+            self.put(SampleResponse { request_id, kind: kind.take(), payload }).await?;
             remaining -= piece;
             if remaining == 0 {
                 return Ok(());
@@ -372,10 +430,27 @@ impl SampleStreamTask {
         }
     }
 
-    async fn fail(&self, request_id: u64, error: &Error) -> std::result::Result<(), ()> {
-        let kind = Some(Kind::Failure(to_failure(&self.replay.as_told(error.clone()).await)));
-        let response = SampleResponse { request_id, kind, payload: Payload::default() };
-        self.answers.send(Ok(response)).await.map_err(|_| ())
+    async fn fail(&mut self, request_id: u64, error: &Error) -> std::result::Result<(), ()> {
+        let error = self.replay.as_told(error.clone()).await;
+        self.answer(request_id, Kind::Failure(to_failure(&error))).await
+    }
+
+    /// Sends an answer without data.
+    async fn answer(&mut self, request_id: u64, kind: Kind) -> std::result::Result<(), ()> {
+        self.put(SampleResponse { request_id, kind: Some(kind), payload: Payload::default() }).await
+    }
+
+    async fn put(&mut self, response: SampleResponse) -> std::result::Result<(), ()> {
+        self.held.free_during(self.answers.send(Ok(response))).await.map_err(|_| ())
+    }
+}
+
+/// Whether a request would be answered with draws. A choice of nothing is not answered.
+fn wants_answer(kind: &sample_request::Kind) -> bool {
+    match kind {
+        sample_request::Kind::Draw(_) | sample_request::Kind::Race(_) => true,
+        sample_request::Kind::Choice(choice) => !choice.winners.is_empty(),
+        _ => false,
     }
 }
 

@@ -4,6 +4,7 @@ mod batches;
 mod changes;
 mod chunks;
 mod items;
+mod races;
 mod shapes;
 mod status;
 
@@ -16,4 +17,5 @@ pub use chunks::{LayoutCache, chunk_to_wire, chunks_from_wire, decoded_bytes};
 pub use items::{
     insert_chunks_from_wire, items_bytes, items_from_wire, write_item_bytes, write_item_from_wire, write_item_to_wire,
 };
+pub use races::{race_from_wire, race_to_wire, report_from_wire, report_to_wire, winners_from_wire, winners_to_wire};
 pub use status::{status_bytes, status_from_wire, status_to_wire};
