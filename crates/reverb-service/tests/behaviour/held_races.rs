@@ -2,7 +2,7 @@
 
 use crate::common::{Recorder, config, here, inserted, items, keys};
 use crate::done;
-use reverb_core::{AfterRound, Error, Race, RaceReport, Table, TableConfig};
+use reverb_core::{AfterRound, Error, Race, RaceReport, Table, TableChanges, TableConfig};
 use reverb_service::lease::Lease;
 use reverb_service::{Change, Peer, TableHandle, snapshot_all};
 use std::sync::atomic::Ordering::Relaxed;
@@ -127,6 +127,19 @@ fn items_that_are_taken_out_of_a_lease_are_given_back_by_hand() {
     assert_eq!((items.len(), undelivered(&table), samples(&table)), (2, 0, 2));
     table.give_back(items);
     assert_eq!((samples(&table), race(&table, 9).0.arrivals.len()), (0, 5));
+}
+
+#[test]
+fn items_that_are_taken_out_of_a_lease_return_where_a_limit_of_draws_has_come_meanwhile() {
+    let table = table([7], 0);
+    let (_, mut lease) = race(&table, 2);
+    table.configure(&TableChanges { max_times_sampled: Some(2), ..TableChanges::default() }).unwrap();
+    lease.keep(&[0, 1], here()).unwrap();
+    let items = lease.into_items();
+    let len = || table.with_table(Table::len);
+    assert_eq!((items.len(), len()), (2, 0), "it was drawn often enough");
+    table.give_back(items);
+    assert_eq!(len(), 1);
 }
 
 #[test]

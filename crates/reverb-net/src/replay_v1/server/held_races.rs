@@ -135,3 +135,82 @@ impl HeldRaces {
         self.timer = next.map(|until| Box::pin(sleep_until(until)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay_v1::wire::winners_to_wire;
+    use crate::tables::{config, here, items};
+    use reverb_core::{Race, Table, TableConfig};
+    use reverb_service::Call;
+
+    const ITEMS: usize = 10;
+
+    fn table() -> TableHandle {
+        let once = TableConfig { max_times_sampled: 1, ..config("table") };
+        let table = TableHandle::new(Table::new(once).unwrap());
+        assert!(matches!(table.insert(items(0..ITEMS as u64), here()), Call::Done(Ok(()))));
+        table
+    }
+
+    fn len(table: &TableHandle) -> usize {
+        table.with_table(Table::len)
+    }
+
+    impl HeldRaces {
+        fn race(&mut self, request_id: u64, table: &TableHandle, limit: usize, seconds: u64) {
+            let (_, lease) = table.race(Race { interval: 1e9, limit, by_size: false }).unwrap();
+            self.add(request_id, table.clone(), lease, false, Duration::from_secs(seconds));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_race_is_held_for_its_own_time() {
+        let (table, mut held, begun) = (table(), HeldRaces::default(), Instant::now());
+        held.race(1, &table, 4, 30);
+        held.race(2, &table, 3, 10);
+        held.race(3, &table, 2, 20);
+        assert_eq!((held.len(), held.samples(), len(&table)), (3, 9, 1));
+        for (seconds, samples) in [(10, 6), (20, 4)] {
+            held.overdue().await;
+            held.free_overdue();
+            let now = begun.elapsed().as_secs();
+            assert_eq!((now, held.len(), held.samples(), len(&table)), (seconds, 3, samples, ITEMS - samples));
+        }
+        let choice = winners_to_wire(&[1, 3]).unwrap();
+        assert!(matches!(held.choose(2, &choice, here()), Err(Error::DeadlineExceeded(_))));
+        held.free(3);
+        let winners = held.choose(1, &choice, here()).unwrap().winners;
+        assert_eq!((winners.len(), held.len(), held.samples(), len(&table)), (2, 0, 0, ITEMS - 2));
+        // The time of the first has not passed yet. After that, there is nothing to wait for.
+        held.overdue().await;
+        held.free_overdue();
+        assert_eq!(begun.elapsed().as_secs(), 30);
+        assert!(tokio::time::timeout(Duration::from_secs(3600), held.overdue()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draws_go_back_in_time_while_the_stream_does_something_else() {
+        let (table, mut held) = (table(), HeldRaces::default());
+        held.race(1, &table, 4, 10);
+        held.race(2, &table, 3, 20);
+        let work = async {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            len(&table)
+        };
+        assert_eq!(held.free_during(work).await, ITEMS - 3);
+        assert_eq!(held.samples(), 3);
+    }
+
+    #[test]
+    fn a_race_that_is_dropped_with_its_stream_frees_its_draws() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let table = table();
+        runtime.block_on(async {
+            let mut held = HeldRaces::default();
+            held.race(1, &table, 4, 10);
+            assert_eq!(len(&table), ITEMS - 4);
+        });
+        assert_eq!(len(&table), ITEMS);
+    }
+}
