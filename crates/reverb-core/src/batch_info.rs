@@ -61,6 +61,16 @@ macro_rules! columns {
                 info
             }
 
+            /// Collects rows of others, each given by its position there.
+            pub(crate) fn of_rows<'a>(rows: impl ExactSizeIterator<Item = (&'a Self, usize)>) -> Self {
+                let mut info = Self::zeros(rows.len());
+                let columns = info.columns_mut();
+                for (place, (from, index)) in rows.enumerate() {
+                    $(columns.$column[place] = from.$column()[index];)*
+                }
+                info
+            }
+
             /// Reads little-endian bytes of each column.
             ///
             /// # Errors

@@ -75,8 +75,17 @@ impl Buffer {
     /// # Safety
     /// All bytes were written since [`Buffer::new`]. This holds for a gathered batch, including gaps between columns.
     pub unsafe fn to_vec(&self) -> Vec<u8> {
+        // SAFETY: the caller guarantees the same.
+        unsafe { self.as_bytes() }.to_vec()
+    }
+
+    /// Returns the bytes.
+    ///
+    /// # Safety
+    /// As for [`Buffer::to_vec`].
+    pub(crate) unsafe fn as_bytes(&self) -> &[u8] {
         // SAFETY: the buffer owns the bytes, and the caller guarantees that they were written.
-        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }.to_vec()
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
     }
 
     /// The bytes, for writing.

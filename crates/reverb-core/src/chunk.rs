@@ -452,8 +452,12 @@ fn check_columns(key: ChunkKey, view: ChunkView<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_strings(region: &[u8], elements: usize) -> std::result::Result<(), String> {
-    let ends_bytes = (elements + 1) * 4;
+/// Checks the region of a column of strings.
+///
+/// # Errors
+/// The string that does not fit, and how.
+pub(crate) fn check_strings(region: &[u8], elements: usize) -> std::result::Result<(), String> {
+    let ends_bytes = elements.saturating_add(1).saturating_mul(4);
     if region.len() < ends_bytes {
         return Err(format!("{elements} strings need at least {ends_bytes} bytes, got {}", region.len()));
     }

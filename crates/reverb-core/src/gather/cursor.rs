@@ -7,7 +7,7 @@ use crate::{Drawn, Trajectory};
 use std::mem::MaybeUninit;
 
 /// Size in bytes of the end of a string.
-pub(super) const END_BYTES: usize = size_of::<u32>();
+pub(crate) const END_BYTES: usize = size_of::<u32>();
 
 /// A place in a column of the items of a batch.
 #[derive(Debug, Default)]

@@ -11,6 +11,7 @@ mod same_layout;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cursor::END_BYTES;
 pub use decode::decoded_bytes;
 pub use gatherer::{Gatherer, Mismatch};
 pub use layout::{BatchColumn, BatchLayout};
