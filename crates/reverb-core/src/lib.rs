@@ -50,7 +50,10 @@ pub use encoding::{Codec, Encoding};
 pub use error::{Error, Result};
 pub use importance::importance_weights;
 pub use item::{Drawn, ItemView, NewItem, NewPriority};
-pub use key::{ChunkKey, EpisodeId, ItemKey, ItemKeys, item_key, item_keys, random_key};
+pub use key::{
+    ChunkKey, EpisodeId, ItemKey, ItemKeys, KeySlots, MAX_SHARDS, NUM_SLOTS, item_key, item_key_in, item_keys,
+    item_keys_in, random_key,
+};
 pub use layout::Layout;
 pub use limits::{MAX_ITEM_BYTES, MAX_ITEM_SLICES};
 pub use merge::{ShardBatch, merge_batches};
