@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reverb import cc as cc
     from reverb import checkpoint_reader as checkpoint_reader
     from reverb import client as client
+    from reverb import cluster as cluster
     from reverb import errors as errors
     from reverb import exchange as exchange
     from reverb import item_selectors as item_selectors
@@ -107,6 +108,7 @@ _NAMES = {
     "checkpoint_reader": "checkpoint_reader",
     "checkpointers": "platform.default.checkpointers",
     "client": "client",
+    "cluster": "cluster",
     "errors": "errors",
     "exchange": "exchange",
     "importance_weights": "prioritized:importance_weights",

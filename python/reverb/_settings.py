@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 
 from reverb.data import checks
 from reverb.data.endpoint import Endpoint
+from reverb.data.shard import Shard
 from reverb.data.tls import ROLES, TLS, ServerTLS
 from reverb.data.tokens import Tokens
 
@@ -173,6 +174,12 @@ def _checked_tls(name: str, value: Any) -> ServerTLS | None:
 def _checked_tokens(name: str, value: Any) -> Tokens | None:
     if value is not None and not isinstance(value, Tokens):
         checks.refuse(name, "a reverb.Tokens", value)
+    return value
+
+
+def _checked_shard(name: str, value: Any) -> Shard | None:
+    if value is not None and not isinstance(value, Shard):
+        checks.refuse(name, "a reverb.cluster.Shard", value)
     return value
 
 
@@ -372,27 +379,35 @@ SETTINGS = (
 # An argument of `Server` that stands for several settings of `reverb serve`.
 _TLS = Setting("tls", "tls", TEXT, None, "Files of TLS.", check=_checked_tls, is_in_library=False)
 _TOKENS = Setting("tokens", "auth.tokens_file", TEXT, None, "Tokens.", check=_checked_tokens, is_in_library=False)
+# An argument of `Server` alone.
+_SHARD = Setting("shard", "shard", TEXT, None, "Shard of a cluster.", check=_checked_shard, is_in_library=False)
 # Those that are arguments of `Server`, by their names there.
 ARGUMENTS = {
-    setting.argument or setting.name: setting for setting in (*SETTINGS, _TLS, _TOKENS) if setting.check is not None
+    setting.argument or setting.name: setting
+    for setting in (*SETTINGS, _TLS, _TOKENS, _SHARD)
+    if setting.check is not None
 }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ListenOptions:
-    """Where a server listens for clients, and what it takes from them. The extension reads the fields by name.
+    """Where a server listens for clients, what it takes from them, and which shard it is.
+
+    The extension reads the fields by name.
 
     Attributes:
       port: Port to listen on; 0 chooses a free one.
       host: Address to listen on; `localhost` means loopback in both address families.
       max_message_size: Maximum size in bytes of the data of one insert.
       heartbeat_interval: Seconds after which an empty message is sent on a stream whose requests wait.
+      shard: Its place in a cluster, read by the names of its fields; None if it is in none.
     """
 
     port: int
     host: str
     max_message_size: int
     heartbeat_interval: float
+    shard: Shard | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

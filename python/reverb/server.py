@@ -15,6 +15,7 @@ from reverb._settings import ARGUMENTS, ServerOptions, is_loopback, returns_by_d
 from reverb._shutdown import SIGTERM_STATUS, ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
+from reverb.data.shard import Shard
 from reverb.data.spec_text import format_signature
 from reverb.data.tls import ServerTLS
 from reverb.data.tokens import Tokens
@@ -309,6 +310,8 @@ class Server:
       unix_peers: Numbers of users whose programs may use the Unix socket, beside the server's own user and root, such
         as those of containers; none by default. It needs `tokens`. The socket then lies in a folder of its own in the
         system's folder for temporary files; see `unix_path`.
+      shard: Place of the server in a cluster, such as `reverb.cluster.Shard(id=3, cluster="replay")`: its items then
+        get keys that tell the shard. None, the default, means that the server is in no cluster.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
@@ -342,6 +345,7 @@ class Server:
         tls: ServerTLS | None = None,
         tokens: Tokens | None = None,
         unix_peers: Iterable[int] | None = None,
+        shard: Shard | None = None,
     ) -> None:
         arguments = locals()
         # What stands for a value that is not given differs in this one.

@@ -166,6 +166,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "audit_log": "audit.jsonl",
         "max_message_size": 256 << 20,
         "heartbeat_interval": 3.5,
+        "shard": None,
         "http_port": "off",
         # All that HTTP would need is not even looked at.
         "http_host": "localhost",

@@ -78,7 +78,7 @@ MODULES = (
     ("_conditions", "writing/"),
     ("batched_writer", "selectors", "structured_writer", "trajectory_writer", "writer"),
     ("checkpoint_reader", "client"),
-    ("adders/", "aio/", "platform/"),
+    ("adders/", "aio/", "cluster/", "platform/"),
     ("checkpointers", "server", "structured"),
     ("buffers/", "exchange/", "loaders/", "tf/"),
     FACES,

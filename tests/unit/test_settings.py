@@ -81,6 +81,7 @@ def test_none_means_not_given(monkeypatch):
         "audit_log": None,
         "max_message_size": 256 << 20,
         "heartbeat_interval": 15.0,
+        "shard": None,
         "http_port": 0,
         "http_host": "localhost",
         "http_allowed_hosts": (),

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use reverb_core::gather::Gatherer;
 use reverb_core::{
-    Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table,
-    TableConfig, Trajectory, TrajectoryColumn, item_key, random_key,
+    Chunk, DType, Drawn, EpisodeIds, KeySlots, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange,
+    Table, TableConfig, Trajectory, TrajectoryColumn, item_key_in, random_key,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn table(mut trajectory: impl FnMut(usize) -> Trajectory, size: usize) -> Table 
     .expect("a valid configuration");
     for index in 0..size {
         let item = NewItem {
-            key: item_key(),
+            key: item_key_in(KeySlots::ALL),
             priority: 1.0,
             takes_largest: false,
             times_sampled: 0,

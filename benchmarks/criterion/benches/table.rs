@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use reverb_core::{
-    Chunk, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table, TableConfig,
-    Trajectory, item_key, random_key,
+    Chunk, DType, EpisodeIds, KeySlots, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table,
+    TableConfig, Trajectory, item_key_in, random_key,
 };
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn rows(count: usize) -> Vec<NewItem> {
     let chunk = Chunk::new(random_key(), episodes, StepRange::default(), layout, data);
     let chunk = Arc::new(chunk.expect("as many bytes as the layout says"));
     let item = |row| NewItem {
-        key: item_key(),
+        key: item_key_in(KeySlots::ALL),
         priority: 0.5 + (row % 100) as f64,
         takes_largest: false,
         times_sampled: 0,

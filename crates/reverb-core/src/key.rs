@@ -23,11 +23,6 @@ pub fn random_key() -> u64 {
     with_generator(next_key)
 }
 
-/// As [`item_key_in`], for an item of any server that is not a shard.
-pub fn item_key() -> ItemKey {
-    item_key_in(KeySlots::ALL)
-}
-
 /// Returns a new key for an item of a server that owns these slots.
 pub fn item_key_in(slots: KeySlots) -> ItemKey {
     with_generator(|rng| slots.next_key(rng))
@@ -35,11 +30,6 @@ pub fn item_key_in(slots: KeySlots) -> ItemKey {
 
 /// The keys of new items. Mostly there is one.
 pub type ItemKeys = SmallVec<[ItemKey; 1]>;
-
-/// As [`item_keys_in`], for items of any server that is not a shard.
-pub fn item_keys(count: usize) -> ItemKeys {
-    item_keys_in(KeySlots::ALL, count)
-}
 
 /// Returns new keys for items of a server that owns these slots. They are uniform in the slots, except that [`u64::MAX`] is
 /// none. All item keys that this process chooses come from here and from [`item_key_in`]. For many keys, this is faster.

@@ -51,8 +51,7 @@ pub use error::{Error, Result};
 pub use importance::importance_weights;
 pub use item::{Drawn, ItemView, NewItem, NewPriority};
 pub use key::{
-    ChunkKey, EpisodeId, ItemKey, ItemKeys, KeySlots, MAX_SHARDS, NUM_SLOTS, item_key, item_key_in, item_keys,
-    item_keys_in, random_key,
+    ChunkKey, EpisodeId, ItemKey, ItemKeys, KeySlots, MAX_SHARDS, NUM_SLOTS, item_key_in, item_keys_in, random_key,
 };
 pub use layout::Layout;
 pub use limits::{MAX_ITEM_BYTES, MAX_ITEM_SLICES};

@@ -9,7 +9,7 @@ mod memory;
 use common::{SOON, addresses, config, queue, server};
 use memory::allocated_bytes;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
-use reverb_core::{DType, Table, TableConfig};
+use reverb_core::{DType, KeySlots, Table, TableConfig};
 use reverb_net::client::Client;
 use reverb_net::client::writer::{Session, SessionOptions};
 use reverb_net::server::Server;
@@ -85,7 +85,8 @@ impl Writer {
             self.append();
             let row = self.steps.num_rows() - 1;
             let column = self.steps.select(0, row..row + 1, false).unwrap();
-            let item = WriterItem::new(table.clone(), 1.0, [column].into(), self.steps.writer(), None).unwrap();
+            let item =
+                WriterItem::new(table.clone(), 1.0, [column].into(), self.steps.writer(), KeySlots::ALL, None).unwrap();
             self.session.push(&Handle::current(), [item]).unwrap();
             self.session.take_room(0, None, |_| {}).await.unwrap();
         }

@@ -6,12 +6,12 @@ use crate::runtime::{http_runtime, runtime, wait};
 use crate::table::Table;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use reverb_core::Error;
+use reverb_core::{Error, MAX_SHARDS};
 use reverb_net::METHODS;
 use reverb_net::server::{End, ListenOptions, Server as CoreServer, set_last};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
 use reverb_secure::{Access, Audit, Reloads, Role, ServerTls, TlsFiles, Tokens};
-use reverb_service::Replay;
+use reverb_service::{Replay, Shard};
 use reverb_store::checkpoint::Checkpointer as CoreCheckpointer;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -51,6 +51,14 @@ struct Listen {
     host: String,
     max_message_size: u64,
     heartbeat_interval: f64,
+    shard: Option<ShardOfCluster>,
+}
+
+/// `reverb.cluster.Shard`, read by the names of its fields.
+#[derive(FromPyObject)]
+struct ShardOfCluster {
+    id: u32,
+    cluster: String,
 }
 
 /// The rest of it concerns Python alone.
@@ -181,7 +189,10 @@ impl Server {
             access: files.access.clone(),
             unix_peers: security.unix_peers,
         };
-        let replay = Replay::new(tables.iter().map(|table| table.handle.clone()).collect(), listen.max_message_size)?;
+        let shard =
+            listen.shard.map(|ShardOfCluster { id, cluster }| Shard::new(id, MAX_SHARDS, cluster)).transpose()?;
+        let handles = tables.iter().map(|table| table.handle.clone()).collect();
+        let replay = Replay::of_shard(handles, listen.max_message_size, shard)?;
         let runtime = runtime()?;
         // Before a checkpoint is loaded, so that probes can ask how far that is.
         let http = start_http(observe, files, &replay)?;

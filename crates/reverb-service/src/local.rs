@@ -10,7 +10,7 @@ use crate::replay::Replay;
 use crate::table_handle::{Call, DrawRequest, TableHandle};
 use parking_lot::Mutex;
 use reverb_core::gather::{BatchLayout, Gatherer, decoded_bytes};
-use reverb_core::{Chunk, Drawn, Error, ItemKey, ItemKeys, NewItem, Result, Table, Trajectory, item_keys};
+use reverb_core::{Chunk, Drawn, Error, ItemKey, ItemKeys, KeySlots, NewItem, Result, Table, Trajectory, item_keys_in};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Instant;
@@ -84,9 +84,9 @@ impl RowInsert {
         }
     }
 
-    /// Makes a key for each item, which it has in every table.
-    pub fn make_keys(&self) -> ItemKeys {
-        item_keys(self.num_items() as usize)
+    /// Makes a key for each item, which it has in every table of a server that owns these slots.
+    pub fn make_keys(&self, slots: KeySlots) -> ItemKeys {
+        item_keys_in(slots, self.num_items() as usize)
     }
 
     /// The chunks, in the order of the items.
@@ -140,7 +140,7 @@ fn insert_at_once(replay: &Replay, insert: &RowInsert, client: u64) -> Result<(V
     replay.check_size(insert.decoded_bytes())?;
     // One check for all items of a chunk: their rows lie within it.
     insert.check()?;
-    let keys = insert.make_keys();
+    let keys = insert.make_keys(replay.key_slots());
     let to_group = |(table, priorities): &(String, Priorities)| {
         let table = replay.table(table)?.clone();
         let item = |(index, &key): (u32, &ItemKey), (chunk, offset): (&Arc<Chunk>, u32)| NewItem {

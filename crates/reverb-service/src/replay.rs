@@ -7,12 +7,13 @@ use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::{Inserter, Peer};
 use crate::receipts::Receipts;
+use crate::shard::{Shard, ShardKeys};
 use crate::store::Store;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::tables_used::Place;
 use crate::write_ledger::Ledgers;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result};
+use reverb_core::{Error, KeySlots, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -29,6 +30,8 @@ pub struct Replay {
     id: [u8; 16],
     tables: Vec<TableHandle>,
     max_message_size: u64,
+    /// Which shard of a cluster this is, and what its tables share.
+    shard: Option<(Shard, Arc<ShardKeys>)>,
     closed: AtomicBool,
     /// Ledgers of the items that writers have inserted.
     pub ledgers: Ledgers,
@@ -61,17 +64,33 @@ impl Replay {
     /// # Errors
     /// [`Error::InvalidArgument`] if two tables have the same name.
     pub fn new(tables: Vec<TableHandle>, max_message_size: u64) -> Result<Arc<Self>> {
+        Self::of_shard(tables, max_message_size, None)
+    }
+
+    /// As [`Replay::new`], for a server that is a shard of a cluster, if it is one.
+    ///
+    /// # Errors
+    /// Those of [`Replay::new`].
+    pub fn of_shard(tables: Vec<TableHandle>, max_message_size: u64, shard: Option<Shard>) -> Result<Arc<Self>> {
         for (index, table) in tables.iter().enumerate() {
             if tables[..index].iter().any(|other| other.name() == table.name()) {
                 return Err(Error::invalid(format!("Multiple items in tables have the same name: {}", table.name())));
             }
         }
         tables.iter().enumerate().for_each(|(place, table)| table.set_place(Place(place)));
+        let shard = shard.map(|shard| {
+            let keys = Arc::new(ShardKeys::new(shard.slots()));
+            (shard, keys)
+        });
+        if let Some((_, keys)) = &shard {
+            tables.iter().for_each(|table| table.set_shard_keys(keys));
+        }
         let (stop, _) = watch::channel(false);
         Ok(Arc::new(Self {
             id: rand::random(),
             tables,
             max_message_size,
+            shard,
             closed: AtomicBool::new(false),
             ledgers: Ledgers::default(),
             connections: Arc::default(),
@@ -97,6 +116,23 @@ impl Replay {
     #[inline]
     pub fn max_message_size(&self) -> u64 {
         self.max_message_size
+    }
+
+    /// Returns which shard of a cluster this is. `None` if it is none.
+    pub fn shard(&self) -> Option<&Shard> {
+        self.shard.as_ref().map(|(shard, _)| shard)
+    }
+
+    /// Returns the slots in which items of this server have their keys: all, unless it is a shard.
+    #[inline]
+    pub fn key_slots(&self) -> KeySlots {
+        self.shard.as_ref().map_or(KeySlots::ALL, |(shard, _)| shard.slots())
+    }
+
+    /// Whether an item with a key of another shard has ever been in a table. Clients that know nothing of shards choose
+    /// such keys, and a checkpoint of another server may have them.
+    pub fn has_foreign_keys(&self) -> bool {
+        self.shard.as_ref().is_some_and(|(_, keys)| keys.has_foreign())
     }
 
     /// Returns all tables.

@@ -1,6 +1,7 @@
 //! Looks at the items on some pages of a table, without its lock.
 
 use super::contents::Table;
+use crate::ItemKey;
 use crate::slab::Page;
 use std::sync::Arc;
 
@@ -32,6 +33,11 @@ impl ItemPages {
 }
 
 impl Table {
+    /// Returns the keys of all items.
+    pub fn keys(&self) -> impl Iterator<Item = ItemKey> {
+        self.slab.items().map(|item| item.key)
+    }
+
     /// Returns the number of pages.
     pub fn num_pages(&self) -> usize {
         self.slab.pages().len()

@@ -2,7 +2,9 @@
 
 use super::chunk::WriterChunk;
 use super::selection::Selection;
-use crate::{Chunk, Error, ItemKey, NewPriority, Result, Signature, Slice, Trajectory, TrajectoryColumn, item_key};
+use crate::{
+    Chunk, Error, ItemKey, KeySlots, NewPriority, Result, Signature, Slice, Trajectory, TrajectoryColumn, item_key_in,
+};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -22,7 +24,7 @@ pub struct WriterItem {
 }
 
 impl WriterItem {
-    /// Creates an item of cells of `writer`.
+    /// Creates an item of cells of `writer`, for a server that owns these slots of keys.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there are no columns, or one is not valid, whose number the error names;
@@ -32,6 +34,7 @@ impl WriterItem {
         priority: impl Into<NewPriority>,
         columns: Box<[Selection]>,
         writer: u64,
+        slots: KeySlots,
         signature: Option<&Signature>,
     ) -> Result<Self> {
         if columns.iter().all(Selection::is_empty) {
@@ -46,7 +49,7 @@ impl WriterItem {
             let types: Vec<_> = columns.iter().filter_map(Selection::array_type).collect();
             signature.check_types(&table, &types)?;
         }
-        Ok(Self { table, key: item_key(), priority, columns, is_validated: true })
+        Ok(Self { table, key: item_key_in(slots), priority, columns, is_validated: true })
     }
 
     /// The same item for a caller that opts out of the check against the signature.
@@ -59,10 +62,10 @@ impl WriterItem {
     ///
     /// # Errors
     /// [`Error::InvalidPriority`] for NaN.
-    pub(crate) fn selected(table: Arc<str>, priority: f64, columns: Box<[Selection]>) -> Result<Self> {
+    pub(crate) fn selected(table: Arc<str>, priority: f64, columns: Box<[Selection]>, slots: KeySlots) -> Result<Self> {
         let priority = priority.into();
         check_priority(priority)?;
-        Ok(Self { table, key: item_key(), priority, columns, is_validated: true })
+        Ok(Self { table, key: item_key_in(slots), priority, columns, is_validated: true })
     }
 
     /// The chunks of the item. A chunk that several columns use may occur several times, but not twice in a row.

@@ -5,7 +5,7 @@ use super::item::WriterItem;
 use super::selection::Selection;
 use super::steps::StepBuffer;
 use crate::pattern::{AgeRange, Cell, Evaluator, Pass, StepId, Steps};
-use crate::{Error, Result};
+use crate::{Error, KeySlots, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ impl StepBuffer {
         })
     }
 
-    /// Creates the items that are due now: after an append or, with `end_of_episode`, before an episode ends. `table`
-    /// returns the shared name of a table.
+    /// Creates the items that are due now: after an append or, with `end_of_episode`, before an episode ends, for a
+    /// server that owns these slots of keys. `table` returns the shared name of a table.
     ///
     /// # Errors
     /// If a condition or a TD error reads a column that it does not support, or a priority is NaN. The items created
@@ -58,6 +58,7 @@ impl StepBuffer {
         &self,
         evaluator: &mut Evaluator,
         end_of_episode: bool,
+        slots: KeySlots,
         mut table: impl FnMut(&str) -> Arc<str>,
         items: &mut Vec<WriterItem>,
     ) -> Result<()> {
@@ -67,7 +68,7 @@ impl StepBuffer {
             for ages in &due.pattern.columns {
                 columns.push(self.select_ages(ages)?);
             }
-            items.push(WriterItem::selected(table(&due.pattern.table), due.priority, columns.into())?);
+            items.push(WriterItem::selected(table(&due.pattern.table), due.priority, columns.into(), slots)?);
         }
         Ok(())
     }

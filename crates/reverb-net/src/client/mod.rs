@@ -26,7 +26,7 @@ use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
 use crate::writing::PendingLimit;
 use arc_swap::{ArcSwap, ArcSwapOption};
-use reverb_core::{Error, ItemKeys, Result, fork};
+use reverb_core::{Error, ItemKeys, KeySlots, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::{Replay, Transport};
 use roads::Roads;
@@ -122,6 +122,20 @@ impl Client {
     /// Returns the road that needs no new connection. `None` if there is none, or if there are several servers.
     pub fn road_now(&self) -> Option<Road> {
         self.roads_now()?.only().cloned()
+    }
+
+    /// Returns the slots in which items of the server have their keys, as far as is known without a new connection. Of
+    /// several servers, any may get an item.
+    pub(crate) fn key_slots(&self) -> KeySlots {
+        let of_open = |current: &Current| current.roads.only().filter(|road| road.is_open()).map(Road::key_slots);
+        if let Some(slots) = self.with_current(of_open) {
+            return slots;
+        }
+        match self.road_now() {
+            Some(road) => road.key_slots(),
+            None if self.endpoint.address.several().is_some() => KeySlots::ALL,
+            None => self.session.key_slots(),
+        }
     }
 
     /// Returns the roads. Connects if necessary, until `deadline` at the latest: in boxes, because these futures are large,

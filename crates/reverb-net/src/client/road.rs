@@ -7,7 +7,7 @@ use super::call::Call;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
-use reverb_core::Result;
+use reverb_core::{KeySlots, Result};
 use reverb_service::{Replay, Transport};
 use std::sync::Arc;
 use std::time::Instant;
@@ -72,6 +72,15 @@ impl Road {
             Self::SameProcess(_) => None,
             Self::ReplayV1(connection) => Some(&connection.hello.server_id),
             Self::DmReverb(connection) => Some(&connection.tables.server_id),
+        }
+    }
+
+    /// Returns the slots in which items of the server have their keys.
+    pub(super) fn key_slots(&self) -> KeySlots {
+        match self {
+            Self::SameProcess(replay) => replay.key_slots(),
+            Self::ReplayV1(connection) => connection.key_slots,
+            Self::DmReverb(_) => KeySlots::ALL,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::common::gate::Gate;
 use crate::common::{self, Receive, SOON, draw, eventually, queue, rows, server, uniform};
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
-use reverb_core::{DType, Error};
+use reverb_core::{DType, Error, KeySlots};
 use reverb_net::Endpoint;
 use reverb_net::client::writer::{Session, SessionOptions};
 use reverb_net::client::{Client, Info, Mutate, Peek, health};
@@ -62,7 +62,8 @@ impl Writer {
         self.steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
         let rows = self.steps.num_rows();
         let column = self.steps.select(0, rows - 1..rows, false).unwrap();
-        let item = WriterItem::new("table".into(), 1.0, [column].into(), self.steps.writer(), None).unwrap();
+        let item =
+            WriterItem::new("table".into(), 1.0, [column].into(), self.steps.writer(), KeySlots::ALL, None).unwrap();
         self.session.push(&Handle::current(), [item])?;
         self.session.flush(0, soon(), |_| {}).await
     }

@@ -3,7 +3,7 @@
 use crate::common::{SOON, config, eventually, uniform};
 use crate::reference::{InsertStream, Reference, chunk_keys};
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
-use reverb_core::{DType, Error, NewPriority, SelectorKind, Table, TableConfig};
+use reverb_core::{DType, Error, KeySlots, NewPriority, SelectorKind, Table, TableConfig};
 use reverb_formats::proto::schema::PrioritizedItem;
 use reverb_net::client::Client;
 use reverb_net::client::writer::{Session, SessionOptions};
@@ -41,7 +41,8 @@ impl Writer {
         self.steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
         let rows = self.steps.num_rows();
         let column = self.steps.select(0, rows - length..rows, false).unwrap();
-        let item = WriterItem::new(table.into(), priority, [column].into(), self.steps.writer(), None).unwrap();
+        let item =
+            WriterItem::new(table.into(), priority, [column].into(), self.steps.writer(), KeySlots::ALL, None).unwrap();
         self.session.push(&Handle::current(), [item]).unwrap()
     }
 
@@ -234,7 +235,7 @@ async fn an_item_of_many_bytes_takes_several_messages() {
         steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
     }
     let column = steps.select(0, 0..8, false).unwrap();
-    let item = WriterItem::new("table".into(), 1.0, [column].into(), steps.writer(), None).unwrap();
+    let item = WriterItem::new("table".into(), 1.0, [column].into(), steps.writer(), KeySlots::ALL, None).unwrap();
     session.push(&Handle::current(), [item]).unwrap();
     let mut stream = server.stream().await;
     let (mut messages, mut chunks) = (0, 0);

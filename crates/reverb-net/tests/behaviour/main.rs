@@ -23,6 +23,7 @@ mod race_requests;
 mod races;
 #[path = "../common/reference.rs"]
 mod reference;
+mod shards;
 mod split_clients;
 mod streams;
 mod table_figures;

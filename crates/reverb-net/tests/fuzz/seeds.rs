@@ -5,7 +5,7 @@ use prost::Message;
 use reverb_net::replay_v1::proto::{
     Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse,
     HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, PeekRequest,
-    PeekResponse, Race, RaceReport, ResetRequest, SampleRequest, Slice, TableStatus, Trajectory, WriteFailure,
+    PeekResponse, Race, RaceReport, ResetRequest, SampleRequest, Shard, Slice, TableStatus, Trajectory, WriteFailure,
     WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
@@ -169,9 +169,15 @@ fn failure() -> Failure {
 }
 
 pub fn answers() -> Vec<Vec<u8>> {
-    let hello = HelloResponse { version: 1, unix_path: "/tmp/none".into(), ..HelloResponse::default() };
+    let shard = Shard { id: 3, max_shards: 256, cluster: "replay".into(), has_foreign_keys: true };
+    let hello = HelloResponse {
+        version: 1,
+        unix_path: "/tmp/none".into(),
+        shard: Some(shard.clone()),
+        ..HelloResponse::default()
+    };
     let status = TableStatus { insert_wait: "room".into(), ..TableStatus::default() };
-    let info = InfoResponse { server_id: vec![7; 16].into(), tables: vec![status] };
+    let info = InfoResponse { server_id: vec![7; 16].into(), tables: vec![status], shard: Some(shard) };
     let item = peek_response::Item { batch: Some(batch()), payload: vec![0; 142].into(), inserted_at: 5 };
     let inserted = InsertResponse { request_id: 1, ..InsertResponse::default() };
     let refused = InsertResponse { request_id: 1, failure: Some(failure()), ..InsertResponse::default() };

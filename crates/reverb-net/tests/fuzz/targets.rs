@@ -6,7 +6,7 @@ use crate::world::{LAST, LAST_ID, World, measured, multiple_of, size_of_batch, w
 use bytes::Bytes;
 use prost::Message;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
-use reverb_core::{DType, Error, Race, Table};
+use reverb_core::{DType, Error, KeySlots, Race, Table};
 use reverb_net::client::writer::{Session, SessionOptions};
 use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek, RaceRequest};
 use reverb_net::replay_v1::proto::{
@@ -224,7 +224,7 @@ async fn write(client: Arc<Client>) -> Result<(), Error> {
         steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
         let row = steps.num_rows() - 1;
         let column = steps.select(0, row..row + 1, false).unwrap();
-        items.push(WriterItem::new("table".into(), 1.0, [column].into(), steps.writer(), None).unwrap());
+        items.push(WriterItem::new("table".into(), 1.0, [column].into(), steps.writer(), KeySlots::ALL, None).unwrap());
     }
     session.push(&Handle::current(), items)?;
     let result = session.flush(0, Some(Instant::now() + crate::common::SOON), |_| {}).await;

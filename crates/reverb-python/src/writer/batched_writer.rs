@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
-use reverb_core::{DType, Error, NewPriority, Shape};
+use reverb_core::{DType, Error, KeySlots, NewPriority, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
 
@@ -184,10 +184,10 @@ impl BatchedWriter {
         let (mut made, mut keys) = (Vec::new(), Vec::new());
         let mut items = Vec::new();
         {
-            let envs = self.envs.lock();
+            let (envs, slots) = (self.envs.lock(), self.session.key_slots());
             for (index, env) in envs.iter().enumerate() {
                 let wanted = mask.as_ref().is_none_or(|mask| mask.as_array()[index]);
-                let item = if wanted { env.item(&table, priorities[index], &columns)? } else { None };
+                let item = if wanted { env.item(&table, priorities[index], &columns, slots)? } else { None };
                 made.push(item.is_some());
                 keys.push(item.as_ref().map_or(0, |item| item.key));
                 items.extend(item);
@@ -273,13 +273,21 @@ impl BatchedWriter {
 impl Env {
     fn make_items(&mut self, end: bool, session: &WriterSession, items: &mut Vec<WriterItem>) -> Result<(), Error> {
         match &mut self.evaluator {
-            Some(evaluator) => self.steps.make_items(evaluator, end, |table| session.intern(table), items),
+            Some(evaluator) => {
+                self.steps.make_items(evaluator, end, session.key_slots(), |table| session.intern(table), items)
+            }
             None => Ok(()),
         }
     }
 
     /// An item of the newest rows; `None` if one of the rows does not exist.
-    fn item(&self, table: &Arc<str>, priority: NewPriority, columns: &[RowsOf]) -> Result<Option<WriterItem>, Error> {
+    fn item(
+        &self,
+        table: &Arc<str>,
+        priority: NewPriority,
+        columns: &[RowsOf],
+        slots: KeySlots,
+    ) -> Result<Option<WriterItem>, Error> {
         let mut selections = Vec::with_capacity(columns.len());
         for &(column, start, stop, step, squeeze) in columns {
             let Some(rows) = rows_of(start, stop, step, self.steps.num_rows() as i64) else { return Ok(None) };
@@ -289,7 +297,7 @@ impl Env {
             }
         }
         let columns: Box<[Selection]> = selections.into();
-        WriterItem::new(table.clone(), priority, columns, self.steps.writer(), None).map(Some)
+        WriterItem::new(table.clone(), priority, columns, self.steps.writer(), slots, None).map(Some)
     }
 }
 

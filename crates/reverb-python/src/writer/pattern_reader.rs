@@ -5,6 +5,7 @@ use crate::column::selection_to_array;
 use crate::errors::PyReverbResult;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use reverb_core::KeySlots;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
 use reverb_formats::patterns::evaluator_from_bytes;
@@ -51,7 +52,7 @@ impl PatternReader {
     fn items<'py>(&self, py: Python<'py>, end_of_episode: bool) -> PyReverbResult<Vec<Vec<Bound<'py, PyAny>>>> {
         let mut items: Vec<WriterItem> = Vec::new();
         let (steps, mut evaluator) = (self.steps.lock(), self.evaluator.lock());
-        steps.make_items(&mut evaluator, end_of_episode, |table| table.into(), &mut items)?;
+        steps.make_items(&mut evaluator, end_of_episode, KeySlots::ALL, |table| table.into(), &mut items)?;
         drop((steps, evaluator));
         let to_arrays = |item: WriterItem| item.columns.iter().map(|column| selection_to_array(py, column)).collect();
         items.into_iter().map(to_arrays).collect()

@@ -105,7 +105,8 @@ impl PatternWriter {
         priority: Option<Priority>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
-        let made = steps.make_items(evaluator, end_of_episode, |table| self.session.intern(table), items);
+        let slots = self.session.key_slots();
+        let made = steps.make_items(evaluator, end_of_episode, slots, |table| self.session.intern(table), items);
         made.and(set_priority(items, 0, priority.map(|priority| self.session.priority(priority))))
     }
 }

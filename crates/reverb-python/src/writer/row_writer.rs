@@ -152,7 +152,7 @@ impl RowWriter {
                     None => error,
                 })?;
             }
-            WriterItem::new(table, priority, columns, writer, None)?
+            WriterItem::new(table, priority, columns, writer, self.session.key_slots(), None)?
         };
         let key = item.key;
         self.session.take_room_of_call(py, 1, None)?;

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
-use reverb_core::{ItemKey, NewPriority};
+use reverb_core::{ItemKey, KeySlots, NewPriority};
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
 use std::collections::BTreeMap;
@@ -111,6 +111,11 @@ impl WriterSession {
     /// The session itself.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// The slots of the keys of new items.
+    pub fn key_slots(&self) -> KeySlots {
+        self.session.key_slots()
     }
 
     /// The name of a table that is given as str or bytes.

@@ -81,14 +81,14 @@ impl TrajectoryWriter {
     ) -> PyReverbResult<u64> {
         let (flat, structure) = columns(trajectory)?;
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
-        let writer = self.steps.lock().writer();
+        let (writer, slots) = (self.steps.lock().writer(), self.session.key_slots());
         // The lock is released before Python compares keys.
         let signature = match &*self.signatures.lock() {
             None => None,
             Some(signatures) => Some(find_signature(signatures, &table)?),
         };
         let Some(signature) = signature else {
-            let item = WriterItem::new(table, priority, flat, writer, None)?.not_validated();
+            let item = WriterItem::new(table, priority, flat, writer, slots, None)?.not_validated();
             return self.push(py, item, timeout);
         };
         let signature = signature.as_deref();
@@ -100,10 +100,10 @@ impl TrajectoryWriter {
         };
         let flat: Box<[_]> = reordered(flat.into_vec(), &order)?.into();
         if !is_known {
-            let misfit = || WriterItem::new(table.clone(), priority, flat.clone(), writer, signature).err();
+            let misfit = || WriterItem::new(table.clone(), priority, flat.clone(), writer, slots, signature).err();
             self.keys.check((id, &order), &table, trajectory, signature, misfit)?;
         }
-        let item = WriterItem::new(table, priority, flat, writer, signature)
+        let item = WriterItem::new(table, priority, flat, writer, slots, signature)
             .map_err(|error| explain(error, trajectory, signature, false))?;
         self.push(py, item, timeout)
     }

@@ -90,6 +90,7 @@ impl TableHandle {
 
     /// Replaces the table and its items by a restored table. Waiting requests continue to wait.
     pub fn restore(&self, table: Table) {
+        self.note_keys(table.keys());
         let old = self.change(|state, _| {
             self.publish(table.config());
             let replace = |old: &mut Table| std::mem::replace(old, table);

@@ -6,11 +6,12 @@ use super::requests::{Ended, OPERATIONS_PER_LOCK, Reply, Request, Work};
 use super::state::TableState;
 use super::wait_histogram::WaitCounts;
 use super::watch::Watchers;
+use crate::shard::ShardKeys;
 use crate::tables_used::Place;
 use parking_lot::{Mutex, MutexGuard};
-use reverb_core::{Drawn, Error, Table, TableConfig, TableSnapshot};
-use std::sync::Arc;
+use reverb_core::{Drawn, Error, ItemKey, Table, TableConfig, TableSnapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
@@ -28,6 +29,8 @@ pub(super) struct SharedTable {
     signature_token: AtomicU64,
     /// Its place among the tables of its server.
     place: AtomicUsize,
+    /// Set in a table of a shard.
+    shard_keys: OnceLock<Arc<ShardKeys>>,
     pub undelivered: AtomicU64,
     /// The longest pause that is not a stall, in nanoseconds; 0 if that is learned from the pauses so far.
     stall_after: AtomicU64,
@@ -59,6 +62,7 @@ impl TableHandle {
             signature_token: AtomicU64::default(),
             counts_samples: AtomicBool::default(),
             place: AtomicUsize::new(Place::NONE.0),
+            shard_keys: OnceLock::new(),
             undelivered: AtomicU64::default(),
             stall_after: AtomicU64::default(),
             expects_untracked: AtomicBool::default(),
@@ -86,6 +90,19 @@ impl TableHandle {
     /// Makes the table one of a server.
     pub(crate) fn set_place(&self, Place(place): Place) {
         self.0.place.store(place, Relaxed);
+    }
+
+    /// Makes the table one of a shard. Only the first call has an effect.
+    pub(crate) fn set_shard_keys(&self, keys: &Arc<ShardKeys>) {
+        let _set_before = self.0.shard_keys.set(keys.clone());
+    }
+
+    /// Notes the keys of items that enter the table.
+    #[inline]
+    pub(super) fn note_keys(&self, keys: impl IntoIterator<Item = ItemKey>) {
+        if let Some(known) = self.0.shard_keys.get() {
+            keys.into_iter().for_each(|key| known.note(key));
+        }
     }
 
     /// Returns the place of the table among those of its server.

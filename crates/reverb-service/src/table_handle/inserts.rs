@@ -40,6 +40,7 @@ impl TableHandle {
     /// Inserts items of a peer one after another as the rate limiter allows. The items must have passed
     /// [`TableHandle::check_all`].
     pub fn insert<'a>(&self, items: Vec<NewItem>, by: impl Into<Inserter<'a>>) -> Call<()> {
+        self.note_keys(items.iter().map(|item| item.key));
         let Inserter { peer, client } = by.into();
         let turn = InsertTurn { client, stream: None };
         let work = InsertWork { total: items.len(), items: items.into_iter(), by: None, turn, counter: 0 };
@@ -62,10 +63,13 @@ impl TableHandle {
         let work = InsertWork { items: vec![item].into_iter(), total: 1, by, turn: writer.turn, counter: 0 };
         self.submit(work, &writer.peer, |state, work| {
             work.counter = state.inserts_by_client.index_of(&writer.peer);
-            match work.items.as_slice() {
-                [item] if !is_checked => check(&state.table, item, is_validated),
-                _ => Ok(()),
+            if let [item] = work.items.as_slice() {
+                if !is_checked {
+                    check(&state.table, item, is_validated)?;
+                }
+                self.note_keys([item.key]);
             }
+            Ok(())
         })
     }
 
@@ -99,6 +103,7 @@ impl TableHandle {
                     break;
                 }
                 let Some(Arrival { sequence, item, .. }) = items.next() else { break };
+                self.note_keys([item.key]);
                 let by = writer.ledger.as_ref().map(|ledger| (&**ledger, sequence));
                 state.table.insert(item, by, now, &mut turn.ended.removed);
                 inserted(sequence);

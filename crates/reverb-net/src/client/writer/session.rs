@@ -6,7 +6,7 @@ use super::worker;
 use crate::client::{Client, Road};
 use crate::writing::{Local, Outbox, SessionOptions, SharedSession, count_items, is_ready, name_items};
 use reverb_core::writer::{DroppedChunks, WriterItem};
-use reverb_core::{Error, Result, fork};
+use reverb_core::{Error, KeySlots, Result, fork};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,6 +76,11 @@ impl Session {
             self.pump();
         }
         Ok(has_refusal)
+    }
+
+    /// Returns the slots of the keys of new items, as far as they are known: those of the server.
+    pub fn key_slots(&self) -> KeySlots {
+        self.client.key_slots()
     }
 
     /// Leaves inserts into tables of this process to the task of the writer. For a caller that must not wait for the tables,

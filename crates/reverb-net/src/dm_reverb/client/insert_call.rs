@@ -3,7 +3,7 @@
 use super::insert_link::{InsertLink, MESSAGE_BYTES, MESSAGE_ITEMS};
 use crate::dm_reverb::proto::InsertStreamRequest;
 use bytes::Bytes;
-use reverb_core::{Chunk, Error, ItemKeys, Result, random_key};
+use reverb_core::{Chunk, Error, ItemKeys, KeySlots, Result, random_key};
 use reverb_formats::chunk::ChunkEncoder;
 use reverb_formats::item::ItemEncoder;
 use reverb_service::local::RowInsert;
@@ -43,7 +43,7 @@ impl InsertCall {
             }
         }
         Ok(Self {
-            keys: insert.make_keys(),
+            keys: insert.make_keys(KeySlots::ALL),
             insert,
             next: 0,
             unconfirmed: HashMap::default(),

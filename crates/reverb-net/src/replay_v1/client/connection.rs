@@ -15,12 +15,12 @@ use crate::replay_v1::proto::{
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, VERSION, VIEW_ONLY};
-use crate::replay_v1::wire::chunk_to_wire;
+use crate::replay_v1::wire::{chunk_to_wire, slots_from_wire};
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
-use reverb_core::{Chunk, Error, ItemKey, ItemKeys, Result};
+use reverb_core::{Chunk, Error, ItemKey, ItemKeys, KeySlots, Result};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, Priorities, RowInsert};
 use reverb_service::{Batch, Transport, process_name};
@@ -59,6 +59,8 @@ pub struct Connection {
     pub knows_largest: bool,
     /// Whether the server makes a table's part in a race.
     knows_race: bool,
+    /// The slots of the keys of the server's items.
+    pub key_slots: KeySlots,
     inserts: InsertLink,
     samples: SampleLink,
 }
@@ -89,8 +91,9 @@ impl Connection {
     /// of the client's open connections is accepted, and they are given up.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server uses a different version, or
-    /// [`Error::SplitClient`] if a balancer spreads the streams of a connection over servers.
+    /// [`Error::Unavailable`] with the cause, [`Error::Unimplemented`] if the server uses a different version,
+    /// [`Error::DataLoss`] if it says that it is a shard that cannot be, or [`Error::SplitClient`] if a balancer spreads the
+    /// streams of a connection over servers.
     pub async fn greet(
         endpoint: &Endpoint,
         transport: Transport,
@@ -119,6 +122,7 @@ impl Connection {
                 hello.version
             )));
         }
+        let key_slots = slots_from_wire(hello.shard.as_ref(), peer)?;
         if !or_other && connections.has_other(&place, &hello.server_id) {
             return Ok(Greeting::OtherServer);
         }
@@ -128,6 +132,7 @@ impl Connection {
         }
         let has = |capability| hello.capabilities.iter().any(|name| name == capability);
         let (knows_largest, knows_race, views_only) = (has(LARGEST_PRIORITY), has(RACE), has(VIEW_ONLY));
+        session.set_key_slots(key_slots);
         let link = connections.add(&place, &hello.server_id, bearer, views_only);
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
@@ -144,6 +149,7 @@ impl Connection {
             heartbeat,
             knows_largest,
             knows_race,
+            key_slots,
             inserts,
             samples,
         })))
@@ -164,7 +170,7 @@ impl Connection {
     pub async fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Result<ItemKeys> {
         check_size(insert.decoded_bytes(), self.hello.max_message_size)?;
         self.samples.send_receipts();
-        let keys = insert.make_keys();
+        let keys = insert.make_keys(self.key_slots);
         let request = InsertRequest {
             chunks: insert.chunks().map(|chunk| chunk_to_wire(chunk)).collect(),
             batches: self.item_batches(insert, &keys),

@@ -6,7 +6,7 @@ use crate::transport::authorized::Bearer;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use reverb_core::{Error, fork, random_key};
+use reverb_core::{Error, KeySlots, fork, random_key};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,6 +18,8 @@ pub struct Session {
     /// The number of the client, which servers and balancers know it by.
     pub id: u64,
     connections: ArcSwap<Connections>,
+    /// The slots of the server that was reached last.
+    key_slots: ArcSwap<KeySlots>,
 }
 
 /// The connections that a client has had in one process.
@@ -61,11 +63,24 @@ pub struct Link {
 impl Default for Session {
     fn default() -> Self {
         let id = random_key();
-        Self { id, connections: ArcSwap::from_pointee(Connections::new(id)) }
+        let key_slots = ArcSwap::from_pointee(KeySlots::ALL);
+        Self { id, connections: ArcSwap::from_pointee(Connections::new(id)), key_slots }
     }
 }
 
 impl Session {
+    /// Returns the slots in which the server that was reached last has the keys of its items; all before that.
+    pub fn key_slots(&self) -> KeySlots {
+        **self.key_slots.load()
+    }
+
+    /// Notes the slots of a server that was reached.
+    pub fn set_key_slots(&self, slots: KeySlots) {
+        if self.key_slots() != slots {
+            self.key_slots.store(Arc::new(slots));
+        }
+    }
+
     /// Returns the connections of this process.
     pub fn connections(&self) -> Arc<Connections> {
         let current = self.connections.load_full();

@@ -18,7 +18,9 @@ use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION, VIEW_ONLY};
-use crate::replay_v1::wire::{changes_from_wire, got_to_wire, newer_to_wire, peeked_to_wire, status_to_wire};
+use crate::replay_v1::wire::{
+    changes_from_wire, got_to_wire, newer_to_wire, peeked_to_wire, shard_to_wire, status_to_wire,
+};
 use reverb_core::Error;
 use reverb_observe::documents::observed;
 use reverb_service::get::{get, newer};
@@ -97,6 +99,7 @@ impl ReplayService for Router {
             max_message_size: self.replay.max_message_size(),
             heartbeat_ms: u64::try_from(self.heartbeat.as_millis()).unwrap_or(u64::MAX).max(1),
             unix_path: self.unix_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            shard: shard_to_wire(&self.replay),
         }))
     }
 
@@ -206,6 +209,7 @@ impl ReplayService for Router {
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {
         let tables = self.open()?.status().iter().map(status_to_wire).collect();
-        Ok(Response::new(InfoResponse { server_id: self.replay.id().to_vec().into(), tables }))
+        let server_id = self.replay.id().to_vec().into();
+        Ok(Response::new(InfoResponse { server_id, tables, shard: shard_to_wire(&self.replay) }))
     }
 }

@@ -1,0 +1,54 @@
+//! Converts the shard that a server is to a message and back.
+
+use crate::replay_v1::proto as replay;
+use reverb_core::{Error, KeySlots, Result};
+use reverb_service::{Replay, Shard};
+
+/// Says which shard a server is. `None` if it is none.
+pub fn shard_to_wire(server: &Replay) -> Option<replay::Shard> {
+    let shard = server.shard()?;
+    Some(replay::Shard {
+        id: shard.id(),
+        max_shards: shard.max_shards(),
+        cluster: shard.cluster().into(),
+        has_foreign_keys: server.has_foreign_keys(),
+    })
+}
+
+/// Returns the slots in which items of a server at `peer` have their keys: all, unless it is a shard.
+///
+/// # Errors
+/// [`Error::DataLoss`] if there is no such shard.
+pub fn slots_from_wire(shard: Option<&replay::Shard>, peer: &str) -> Result<KeySlots> {
+    let Some(replay::Shard { id, max_shards, cluster, .. }) = shard else { return Ok(KeySlots::ALL) };
+    let shard = Shard::new(*id, *max_shards, cluster.clone());
+    let shard = shard.map_err(|error| Error::DataLoss(format!("the server at {peer} is no valid shard: {error}")))?;
+    Ok(shard.slots())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reverb_core::MAX_SHARDS;
+
+    #[test]
+    fn the_slots_of_a_server_are_those_of_its_shard_and_all_if_it_is_none() {
+        assert_eq!(slots_from_wire(None, "here"), Ok(KeySlots::ALL));
+        let shard = |id, max_shards, cluster: &str| replay::Shard {
+            id,
+            max_shards,
+            cluster: cluster.into(),
+            has_foreign_keys: true,
+        };
+        let slots = slots_from_wire(Some(&shard(7, 16, "replay")), "here").unwrap();
+        assert_eq!(slots, KeySlots::of_shard(7, 16).unwrap());
+        let wrong =
+            [(7, 0, "replay"), (7, 24, "replay"), (16, 16, "replay"), (u32::MAX, u32::MAX, "replay"), (7, 16, "")];
+        for (id, max_shards, cluster) in wrong {
+            let error = slots_from_wire(Some(&shard(id, max_shards, cluster)), "here").unwrap_err();
+            let says = |text: &str| text.starts_with("the server at here is no valid shard: ");
+            assert!(matches!(&error, Error::DataLoss(text) if says(text)), "{error:?}");
+        }
+        assert!(slots_from_wire(Some(&shard(255, MAX_SHARDS, "replay")), "here").is_ok());
+    }
+}
