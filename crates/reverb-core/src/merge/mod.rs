@@ -141,4 +141,5 @@ fn copy_column(mut target: &mut [MaybeUninit<u8>], sources: &[Option<Source<'_>>
         }
     }
     runs.iter().for_each(|run| put(run.source(sources).bytes(run.first, run.count)));
+    debug_assert!(target.is_empty(), "the plan counts the bytes that are copied");
 }

@@ -45,27 +45,22 @@ pub(super) fn plan_column(
     let first = runs[0].source(sources);
     sources.iter().flatten().try_for_each(|other| check_fits(index, first, other))?;
     let &Source { dtype, squeezed, other_axes, .. } = first;
+    let others = || other_axes.into_iter().flatten().copied();
+    let row = || other_axes.map(|_| first.first_axis.of(winners[0].index)).into_iter().chain(others());
+    let first_axes = Counts::of(sources, winners, |source| source.first_axis);
     let rows = Counts::of(sources, winners, |source| source.rows);
-    let (row_lengths, has_open_rows) = match Counts::of(sources, winners, |source| source.first_axis) {
-        Counts::Each(lengths) => {
+    let (shape, row_lengths, has_open_rows) = match (first_axes, rows) {
+        (Counts::Each(lengths), rows) => {
             check_single_rows(index, sources, winners, &rows)?;
-            (Some(lengths), true)
+            (iter::once(sum(&lengths)).chain(others()).collect(), Some(lengths), true)
         }
-        Counts::Same(_) => match &rows {
-            Counts::Each(lengths) => (Some(lengths.clone()), false),
-            Counts::Same(_) => (None, false),
-        },
-    };
-    let others = other_axes.into_iter().flatten().copied();
-    let row = || other_axes.map(|_| first.first_axis.of(winners[0].index)).into_iter().chain(others.clone());
-    let shape = match (&row_lengths, &rows) {
-        (Some(lengths), _) if has_open_rows => iter::once(sum(lengths)).chain(others).collect(),
-        (Some(lengths), _) => iter::once(sum(lengths)).chain(row()).collect(),
-        (None, &Counts::Same(rows)) => {
+        (Counts::Same(_), Counts::Each(lengths)) => {
+            (iter::once(sum(&lengths)).chain(row()).collect(), Some(lengths), false)
+        }
+        (Counts::Same(_), Counts::Same(rows)) => {
             let time = (!(squeezed || squeeze_time && rows == 1)).then_some(rows);
-            iter::once(winners.len()).chain(time).chain(row()).collect()
+            (iter::once(winners.len()).chain(time).chain(row()).collect(), None, false)
         }
-        (None, Counts::Each(_)) => unreachable!("rows that differ in number have lengths"),
     };
     let row_lengths = row_lengths.map(|lengths| to_u32(index, lengths)).transpose()?;
     let size_bytes = if dtype == DType::String { string_bytes(index, sources, runs)? } else { 0 };
