@@ -1,5 +1,6 @@
 //! Where servers are: endpoints, and their addresses, which are `host:port` or a gRPC target with a scheme.
 
+use super::cluster::ClusterOptions;
 use reverb_core::{Error, Result};
 use reverb_secure::{ClientTls, TokenSource};
 use std::fmt;
@@ -19,6 +20,8 @@ pub struct Endpoint {
     pub allow_insecure: bool,
     /// Users whose servers the client trusts at Unix sockets, beside its own user and root.
     pub unix_peers: Vec<u32>,
+    /// How to use several servers as one buffer. `None` if they are used as they are.
+    pub cluster: Option<ClusterOptions>,
 }
 
 impl Endpoint {
@@ -59,7 +62,7 @@ impl Endpoint {
             tls.server_name.get_or_insert_with(|| name.to_owned());
         }
         let target = Target::Tcp { host: host.to_owned(), port };
-        Self { address: Address { text, target, is_tls }, tls, ..self.clone() }
+        Self { address: Address { text, target, is_tls }, tls, cluster: None, ..self.clone() }
     }
 }
 
@@ -71,6 +74,7 @@ impl<T: AsRef<str> + ?Sized> From<&T> for Endpoint {
             token: None,
             allow_insecure: false,
             unix_peers: Vec::new(),
+            cluster: None,
         }
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod address;
 pub(crate) mod authorized;
 pub(crate) mod back_off;
 pub mod caller_driven;
+pub mod cluster;
 pub(crate) mod dial;
 mod driven_runtime;
 pub(crate) mod http2;
