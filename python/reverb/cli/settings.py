@@ -60,7 +60,8 @@ class Settings:
           ValueError, TypeError: A value is invalid.
         """
         given = {}
-        made = {"tls": tls_of(self.values), "tokens": tokens_of(self.values)}
+        # No command starts a shard.
+        made = {"tls": tls_of(self.values), "tokens": tokens_of(self.values), "shard": None}
         for argument, setting in ARGUMENTS.items():
             value: Any = made[argument] if argument in made else self.values[setting.name]
             if argument == "http_port":
