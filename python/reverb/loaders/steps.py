@@ -1,8 +1,8 @@
 """What a loader does that may wait, for a thread that does it and for an event loop that awaits it.
 
 A generator of steps asks `Ways` for what it needs. In a thread the answer is the result. For an event loop it is an
-awaitable, which the generator yields to get the result. So in a thread, where nearly every batch is drawn, the generator
-yields nothing.
+awaitable, which the generator yields to get the result. So in a thread, where nearly every batch is drawn, the
+generator yields nothing.
 """
 
 import asyncio
@@ -83,9 +83,7 @@ async def arrival_in_event_loop(draw: Draw, seconds: float | None) -> SampledBat
 
 
 IN_THREAD = Ways(are_awaited=False, begin=begin_in_thread, arrival=arrival_in_thread, pause=time.sleep)
-IN_EVENT_LOOP = Ways(
-    are_awaited=True, begin=begin_in_event_loop, arrival=arrival_in_event_loop, pause=asyncio.sleep
-)
+IN_EVENT_LOOP = Ways(are_awaited=True, begin=begin_in_event_loop, arrival=arrival_in_event_loop, pause=asyncio.sleep)
 
 
 def in_thread(steps: Steps[T]) -> T:
