@@ -1,6 +1,7 @@
 //! Clients. They offer the same calls over every road to a server.
 
 mod call;
+mod cluster;
 mod connect;
 pub mod health;
 mod pending_draw;
@@ -16,6 +17,7 @@ pub mod writer;
 pub use crate::replay_v1::client::{BenchHold, DrawCall, RaceCall, RaceRequest, wait_for_streams};
 pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use call::Call;
+pub use cluster::Counts as ClusterCounts;
 pub use pending_draw::{PendingDraw, Sampled};
 pub use road::Road;
 pub use servers::{ToAll, Turn};
@@ -30,6 +32,7 @@ use reverb_core::{Error, ItemKeys, KeySlots, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::{Replay, Transport};
 use roads::Roads;
+use servers::Servers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -211,6 +214,12 @@ impl Client {
         if found { error.with_successor() } else { error }
     }
 
+    /// As [`Client::after_end`], for a draw. Draws of a cluster end only when all its shards were stopped for good.
+    async fn after_end_of_draw(&self, error: Error, deadline: Option<Instant>) -> Error {
+        let is_of_cluster = self.cluster().is_some();
+        if is_of_cluster { error } else { self.after_end(error, deadline).await }
+    }
+
     fn keep(&self, roads: Roads) -> Roads {
         let number = self.num_roads.fetch_add(1, Relaxed);
         let current = Current { generation: fork::generation(), number, roads: roads.clone() };
@@ -306,8 +315,22 @@ impl Client {
                 Some(roads) => roads,
                 None => self.roads(deadline).await?,
             };
-            self.settled(roads.sample(request, deadline).await, deadline).await
+            match roads.sample(request, deadline).await {
+                Err(error) => Err(self.after_end_of_draw(error, deadline).await),
+                sampled => sampled,
+            }
         })
+    }
+
+    /// Returns the servers, if they are the shards of a cluster.
+    fn cluster(&self) -> Option<Arc<Servers>> {
+        self.endpoint.cluster?;
+        self.roads_now()?.servers().filter(|servers| servers.cluster().is_some()).cloned()
+    }
+
+    /// Returns the counts of all draws from the shards of a cluster by this process. `None` if the client has none.
+    pub fn cluster_counts(&self) -> Option<ClusterCounts> {
+        self.cluster()?.cluster().map(|cluster| cluster.counts())
     }
 
     /// Whether a server elsewhere may not have processed the receipts of all batches that the program has.
@@ -347,6 +370,9 @@ impl Client {
         connect_by: Option<Instant>,
         at_once: bool,
     ) -> Started<'a, PendingDraw> {
+        if let Some(servers) = self.cluster() {
+            return Started::elsewhere(async move { Ok(cluster::begin_sample(servers, request.clone(), deadline)) });
+        }
         self.call_one(BeginSample { request, at_once }, Turn::Draw, (connect_by.or(deadline), deadline))
     }
 

@@ -4,6 +4,7 @@
 //! They go back to the table if the draw is dropped before. Over a network, the receipt leaves later, so that a program
 //! that is killed while it gets the batch does not take the samples with it.
 
+use super::cluster::Parts;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::DrawCall;
 use reverb_core::{Error, Result, fork};
@@ -11,6 +12,8 @@ use reverb_service::Batch;
 use reverb_service::local::{LocalDraw, taken};
 use std::mem::ManuallyDrop;
 use std::time::Instant;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 /// A batch, and the draw that gave it, which the caller acknowledges.
 #[derive(Debug)]
@@ -40,13 +43,46 @@ pub(super) enum Draw {
     Remote(DrawCall),
     /// A draw from a server of dm-reverb, which takes no samples back.
     DmReverb(dm_reverb::DrawCall),
+    /// A draw from all shards of a cluster, which a task makes.
+    Begun(BegunDraw),
+    /// The draws from shards of a cluster that gave one batch, which was taken.
+    Parts(Parts),
     /// The draw was given up, or its batch was received.
     Over,
+}
+
+/// A draw that a task makes. Dropping it ends the task.
+#[derive(Debug)]
+pub(super) struct BegunDraw {
+    task: AbortHandle,
+    sampled: oneshot::Receiver<Result<Sampled>>,
+}
+
+impl BegunDraw {
+    /// Begins a draw on the current runtime.
+    pub fn spawn(draw: impl Future<Output = Result<Sampled>> + Send + 'static) -> Self {
+        let (sender, sampled) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let _given_up = sender.send(draw.await);
+        });
+        Self { task: task.abort_handle(), sampled }
+    }
+}
+
+impl Drop for BegunDraw {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl PendingDraw {
     pub(super) fn new(draw: Draw, begun: Instant) -> Self {
         Self { generation: fork::generation(), draw: ManuallyDrop::new(draw), begun }
+    }
+
+    /// Takes the draw out. Nothing is left to be given back.
+    fn into_draw(mut self) -> Draw {
+        std::mem::replace(&mut *self.draw, Draw::Over)
     }
 
     /// Whether [`PendingDraw::result`] returns without a wait.
@@ -55,7 +91,8 @@ impl PendingDraw {
             Draw::Local(draw) => draw.is_ready(),
             Draw::Remote(call) => call.is_ready(),
             Draw::DmReverb(call) => call.is_ready(),
-            Draw::Over => true,
+            Draw::Begun(draw) => !draw.sampled.is_empty(),
+            Draw::Parts(_) | Draw::Over => true,
         }
     }
 
@@ -78,7 +115,13 @@ impl PendingDraw {
             // The next draw finds out whether another server has taken the place of one that was stopped for good.
             Draw::Remote(call) => call.result().await.map_err(Error::with_successor),
             Draw::DmReverb(call) => call.result().await,
-            Draw::Over => Err(taken()),
+            Draw::Begun(draw) => {
+                let ended = |_| Err(Error::Cancelled("the draw ended with its runtime".into()));
+                let Sampled { batch, draw } = (&mut draw.sampled).await.unwrap_or_else(ended)?;
+                *self.draw = draw.map_or(Draw::Over, PendingDraw::into_draw);
+                Ok(batch)
+            }
+            Draw::Parts(_) | Draw::Over => Err(taken()),
         }
     }
 
@@ -95,20 +138,28 @@ impl PendingDraw {
         if let Draw::Remote(call) = &mut *self.draw {
             return call.received(waits);
         }
+        if let Draw::Parts(parts) = &mut *self.draw {
+            return parts.received(waits);
+        }
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.received(),
             Draw::DmReverb(call) => {
                 call.received();
                 Ok(())
             }
-            Draw::Remote(_) | Draw::Over => Ok(()),
+            Draw::Remote(_) | Draw::Begun(_) | Draw::Parts(_) | Draw::Over => Ok(()),
         }
     }
 
     /// Whether the samples of a batch that has arrived went back, because the server was lost or is about to stop.
     pub fn is_lost(&self) -> bool {
         let is_own = self.generation == fork::generation();
-        is_own && matches!(&*self.draw, Draw::Remote(call) if call.is_lost())
+        is_own
+            && match &*self.draw {
+                Draw::Remote(call) => call.is_lost(),
+                Draw::Parts(parts) => parts.is_lost(),
+                _ => false,
+            }
     }
 
     /// Whether the table is in this process.
@@ -125,6 +176,7 @@ impl PendingDraw {
         match std::mem::replace(&mut *self.draw, Draw::Over) {
             Draw::Local(draw) => draw.give_back().await,
             Draw::Remote(call) => call.give_back(),
+            Draw::Parts(parts) => parts.give_back(),
             other => drop(other),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Client, Sampled, Started, Turn};
 use crate::transport::back_off::BackOff;
+use crate::transport::cluster::OnShardLoss;
 use reverb_core::{Error, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::warn;
@@ -12,7 +13,8 @@ const FOUND: Duration = Duration::from_secs(2);
 
 impl Client {
     /// As [`Client::sample`], but a draw whose server elsewhere is lost waits for the next server at the address, up to
-    /// `reconnect_timeout`. A server that was never reached is not waited for that long.
+    /// `reconnect_timeout`. A server that was never reached is not waited for that long, nor is a shard of a cluster whose
+    /// loss is to fail the draw.
     ///
     /// # Errors
     /// The errors of [`Client::sample`].
@@ -22,6 +24,9 @@ impl Client {
         deadline: Option<Instant>,
         reconnect_timeout: Duration,
     ) -> Started<'a, Sampled> {
+        if self.raises_losses() {
+            return self.sample(request, deadline);
+        }
         let roads = match self.roads_now() {
             Some(roads) if roads.is_here() => return roads.sample(request, deadline),
             roads => roads,
@@ -38,12 +43,17 @@ impl Client {
                 let road = roads.one(Turn::Draw, None, deadline).await?;
                 let is_here = road.is_here();
                 match roads.sample_on(road, request, deadline).await {
-                    Err(error) if !is_here => self.after_end(error, deadline).await,
+                    Err(error) if !is_here => self.after_end_of_draw(error, deadline).await,
                     sampled => return sampled,
                 }
             };
             Box::pin(self.resume(lost, request, deadline, reconnect_timeout)).await
         })
+    }
+
+    /// Whether the loss of a shard is to fail calls.
+    fn raises_losses(&self) -> bool {
+        self.endpoint.cluster.is_some_and(|options| options.on_shard_loss == OnShardLoss::Raise)
     }
 
     /// Draws again after a draw has failed, if it failed because the server was lost.
@@ -83,7 +93,7 @@ impl Client {
             };
             let (is_here, begun) = (road.is_here(), Instant::now());
             match roads.sample_on(road, request, deadline).await {
-                Err(error) if !is_here => lost = self.after_end(error, deadline).await,
+                Err(error) if !is_here => lost = self.after_end_of_draw(error, deadline).await,
                 sampled => return sampled,
             }
             if begun.elapsed() > FOUND {

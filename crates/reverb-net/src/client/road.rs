@@ -7,6 +7,7 @@ use super::call::Call;
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
+use crate::replay_v1::proto::Shard;
 use reverb_core::{KeySlots, Result};
 use reverb_service::{Replay, Transport};
 use std::sync::Arc;
@@ -73,6 +74,12 @@ impl Road {
             Self::ReplayV1(connection) => Some(&connection.hello.server_id),
             Self::DmReverb(connection) => Some(&connection.tables.server_id),
         }
+    }
+
+    /// Returns the shard that the server says to be. `None` if it is none, or in this process.
+    pub(super) fn shard(&self) -> Option<&Shard> {
+        let Self::ReplayV1(connection) = self else { return None };
+        connection.hello.shard.as_ref()
     }
 
     /// Returns the slots in which items of the server have their keys.

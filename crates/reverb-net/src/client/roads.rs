@@ -1,5 +1,6 @@
 //! The road to the server of a client, or those to all its servers. No other module distinguishes the two.
 
+use super::cluster;
 use super::pending_draw::Sampled;
 use super::road::Road;
 use super::servers::{All, Servers, ToAll, Turn};
@@ -83,6 +84,11 @@ impl Roads {
         if let Self::One(road) = self { Some(road) } else { None }
     }
 
+    /// Returns the servers if there are several.
+    pub fn servers(&self) -> Option<&Arc<Servers>> {
+        if let Self::Several(servers) = self { Some(servers) } else { None }
+    }
+
     /// Whether the only server is in this process.
     pub fn is_here(&self) -> bool {
         self.only().is_some_and(Road::is_here)
@@ -97,19 +103,28 @@ impl Roads {
         }
     }
 
-    /// Draws a batch. Of several servers, another one is asked if the first is lost.
+    /// Draws a batch: from all shards of a cluster as from one table. Of several other servers, another one is asked if the
+    /// first is lost.
     pub fn sample(self, request: &BatchRequest, deadline: Option<Instant>) -> Started<'_, Sampled> {
         match self {
             Self::One(road) => road.call(Sample(request), deadline),
-            Self::Several(servers) => Started::elsewhere(async move { servers.sample(request, deadline).await }),
+            Self::Several(servers) => Started::elsewhere(async move {
+                match servers.cluster() {
+                    Some(_) => cluster::sample(&servers, request, deadline).await,
+                    None => servers.sample(request, deadline).await,
+                }
+            }),
         }
     }
 
-    /// Draws a batch over one of these roads.
+    /// Draws a batch over one of these roads; from a cluster, over all.
     pub async fn sample_on(&self, road: Road, request: &BatchRequest, deadline: Option<Instant>) -> Result<Sampled> {
         match self {
             Self::One(_) => road.complete(Sample(request), deadline).await,
-            Self::Several(_) => Servers::sample_on(road, request, deadline).await,
+            Self::Several(servers) => match servers.cluster() {
+                Some(_) => cluster::sample(servers, request, deadline).await,
+                None => Servers::sample_on(road, request, deadline).await,
+            },
         }
     }
 

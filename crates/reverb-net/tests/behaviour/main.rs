@@ -3,6 +3,8 @@
 
 mod batches;
 mod client_tokens;
+mod cluster_draws;
+mod cluster_losses;
 #[path = "../common/mod.rs"]
 mod common;
 mod cut;

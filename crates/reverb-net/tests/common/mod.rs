@@ -2,9 +2,11 @@
 #![allow(dead_code, reason = "each test file is a separate program that uses only a part of this module")]
 
 pub mod any;
+pub mod cluster;
 pub mod dm_inserts;
 pub mod dm_reverb;
 pub mod dm_reverb_client;
+pub mod faucet;
 pub mod gate;
 pub mod races;
 pub mod splitter;

@@ -11,6 +11,7 @@ mod set;
 mod to_all;
 mod told;
 
+pub use at_server::{at_server, is_lost};
 pub use merge::{merge_items, merge_tables};
 pub use routing::{Route, part_of, route};
 pub use set::{Servers, Turn};

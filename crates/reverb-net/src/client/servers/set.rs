@@ -2,6 +2,8 @@
 
 use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
+use super::told;
+use crate::client::cluster::Cluster;
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
 use crate::client::road::Road;
@@ -38,6 +40,8 @@ pub enum Turn {
 pub struct Servers {
     endpoint: Endpoint,
     session: Arc<Session>,
+    /// What is known of the cluster that the servers are. `None` if they are used as they are.
+    cluster: Option<Arc<Cluster>>,
     members: Mutex<Members>,
     /// The number of roads that were chosen for each kind.
     turns: [AtomicUsize; 4],
@@ -56,7 +60,8 @@ impl Servers {
         };
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
-        Self { endpoint, session, members: Mutex::new(members), turns, changed: watch::Sender::new(()) }
+        let cluster = endpoint.cluster.map(|options| Arc::new(Cluster::new(options)));
+        Self { endpoint, session, cluster, members: Mutex::new(members), turns, changed: watch::Sender::new(()) }
     }
 
     /// Returns the address of all servers, as it was given.
@@ -89,6 +94,28 @@ impl Servers {
     /// Those of [`Servers::road`].
     pub async fn all(self: &Arc<Self>, deadline: Option<Instant>) -> Result<Vec<(Arc<str>, Result<Road>)>> {
         self.reach(Wanted::All, deadline, Members::all).await
+    }
+
+    /// Returns the roads to all servers as they are now, as [`Servers::all`] does. Waits only for the first attempts to
+    /// reach them.
+    ///
+    /// # Errors
+    /// Those of [`Servers::road`].
+    pub async fn known(self: &Arc<Self>, deadline: Option<Instant>) -> Result<Vec<(Arc<str>, Result<Road>)>> {
+        self.reach(Wanted::Any, deadline, Members::all).await
+    }
+
+    /// Returns what is known of the cluster that the servers are. `None` if they are used as they are.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
+    }
+
+    /// Warns that a server is lost and that the others serve meanwhile, unless that was reported recently.
+    pub fn tell_loss(&self, peer: &str, error: &Error) {
+        let address = self.address();
+        if told::is_news(address, peer) {
+            warn(&format!("the server at {peer} is missing ({error}); the other servers of {address} serve meanwhile"));
+        }
     }
 
     /// Returns the roads to the servers that are connected now.

@@ -1,0 +1,168 @@
+//! What a client knows of its cluster from earlier rounds.
+
+use super::join::ends_now;
+use crate::client::{DrawCall, RaceCall};
+use crate::replay_v1::proto::Shard;
+use crate::transport::cluster::ClusterOptions;
+use parking_lot::Mutex;
+use reverb_core::Race;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// What a client was told of its cluster, and what it has learnt.
+#[derive(Debug)]
+pub struct Cluster {
+    /// What the client was told.
+    pub options: ClusterOptions,
+    known: Mutex<Known>,
+}
+
+/// Counts of all draws of a client of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Number of rounds in which all shards have answered.
+    pub rounds: u64,
+    /// Number of arrivals that went back to their shards, because others were earlier.
+    pub spare_arrivals: u64,
+    /// The shards that were missing in the last round, by their addresses.
+    pub missing: Vec<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The last sums of the weights and sizes of each table.
+    sums: HashMap<String, (f64, u64)>,
+    counts: Counts,
+    /// The shards that have not answered, and the calls whose answers say that they are back.
+    silent: BTreeMap<Arc<str>, Probe>,
+    /// The last shard at each address.
+    shards: HashMap<Arc<str>, u32>,
+    /// All addresses, also those of lost shards.
+    addresses: Vec<Arc<str>>,
+    /// The servers that were seen, in the order in which they were.
+    seen: Vec<Vec<u8>>,
+    /// Servers whose refusal was reported.
+    refused: HashSet<Vec<u8>>,
+    /// Shards whose servers have said that they were stopped for good.
+    stopped: HashSet<Arc<str>>,
+}
+
+/// A call that a shard has not answered in time.
+#[derive(Debug)]
+pub enum Probe {
+    /// A race without its report.
+    Race(RaceCall),
+    /// A choice without its batch.
+    Batch(DrawCall),
+}
+
+impl Probe {
+    /// Whether the shard has answered by now, or its connection was lost.
+    fn is_answered(&mut self) -> bool {
+        match self {
+            Self::Race(call) => ends_now(call.report()),
+            Self::Batch(call) => call.is_ready(),
+        }
+    }
+}
+
+impl Cluster {
+    /// Makes what is known before the first round.
+    pub fn new(options: ClusterOptions) -> Self {
+        Self { options, known: Mutex::default() }
+    }
+
+    /// Returns the counts so far.
+    pub fn counts(&self) -> Counts {
+        self.known.lock().counts.clone()
+    }
+
+    /// Returns the race for so many items of a table. Without sums, it is the longest: every shard is cut at the limit.
+    pub fn race(&self, table: &str, wanted: usize) -> Race {
+        let sums = self.known.lock().sums.get(table).copied();
+        let race = sums.and_then(|(weight, size)| Race::new(wanted, weight, size));
+        bounded(race.unwrap_or(Race { interval: f64::MAX, limit: wanted, by_size: false }))
+    }
+
+    /// Notes a round in which all shards have answered.
+    pub fn note_round(&self, table: &str, sums: (f64, u64), spare_arrivals: u64) {
+        let mut known = self.known.lock();
+        known.counts.rounds += 1;
+        known.counts.spare_arrivals += spare_arrivals;
+        match known.sums.get_mut(table) {
+            Some(last) => *last = sums,
+            None => drop(known.sums.insert(table.to_owned(), sums)),
+        }
+    }
+
+    /// Notes which shards are missing. Returns those that were not before.
+    pub fn note_missing(&self, missing: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        let mut known = self.known.lock();
+        let new = missing.iter().filter(|peer| !known.counts.missing.contains(peer)).cloned().collect();
+        known.counts.missing = missing;
+        new
+    }
+
+    /// Notes that a shard has not answered in time.
+    pub fn add_silent(&self, peer: &Arc<str>, probe: Probe) {
+        let replaced = self.known.lock().silent.insert(peer.clone(), probe);
+        drop(replaced);
+    }
+
+    /// Whether a shard has still not answered.
+    pub fn is_silent(&self, peer: &Arc<str>) -> bool {
+        let mut known = self.known.lock();
+        let is_silent = known.silent.get_mut(peer).is_some_and(|probe| !probe.is_answered());
+        let answered = if is_silent { None } else { known.silent.remove(peer) };
+        drop(known);
+        drop(answered);
+        is_silent
+    }
+
+    /// Notes all addresses of the cluster.
+    pub fn set_addresses(&self, addresses: Vec<Arc<str>>) {
+        self.known.lock().addresses = addresses;
+    }
+
+    /// Notes a shard that is connected. Returns how many servers were seen before its own was.
+    pub fn see(&self, peer: &Arc<str>, shard: &Shard, server: &[u8]) -> usize {
+        let mut known = self.known.lock();
+        known.stopped.remove(peer);
+        if known.shards.get(peer) != Some(&shard.id) {
+            known.shards.insert(peer.clone(), shard.id);
+        }
+        known.seen.iter().position(|seen| seen == server).unwrap_or_else(|| {
+            known.seen.push(server.to_vec());
+            known.seen.len() - 1
+        })
+    }
+
+    /// Whether a server is refused for the first time.
+    pub fn is_new_refusal(&self, server: &[u8]) -> bool {
+        self.known.lock().refused.insert(server.to_vec())
+    }
+
+    /// Notes that the server of a shard was stopped for good.
+    pub fn set_stopped(&self, peer: &Arc<str>) {
+        self.known.lock().stopped.insert(peer.clone());
+    }
+
+    /// Whether the servers of all shards were stopped for good.
+    pub fn is_stopped(&self) -> bool {
+        let known = self.known.lock();
+        !known.addresses.is_empty() && known.addresses.iter().all(|peer| known.stopped.contains(peer))
+    }
+
+    /// Names the shard at an address.
+    pub fn name(&self, peer: &str) -> String {
+        match self.known.lock().shards.get(peer) {
+            Some(id) => format!("shard {id} at {peer}"),
+            None => format!("the shard at {peer}"),
+        }
+    }
+}
+
+/// The same race, with an interval that a server takes. What an interval is decides only how many arrivals come.
+pub fn bounded(race: Race) -> Race {
+    Race { interval: race.interval.clamp(f64::MIN_POSITIVE, f64::MAX), ..race }
+}

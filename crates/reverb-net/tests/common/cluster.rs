@@ -1,0 +1,56 @@
+//! Shards of a cluster, and clients of all of them.
+
+use super::{MAX_MESSAGE_SIZE, SOON, config, here, item};
+use crate::done;
+use reverb_core::{MAX_SHARDS, NewItem, SelectorKind, Table, TableConfig};
+use reverb_net::Endpoint;
+use reverb_net::client::Client;
+use reverb_net::server::{ListenOptions, Server};
+use reverb_net::transport::cluster::{ClusterOptions, OnShardLoss, Placement};
+use reverb_service::{Replay, Shard, TableHandle};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+pub fn soon() -> Option<Instant> {
+    Some(Instant::now() + SOON)
+}
+
+/// A shard on a port, or on a free one.
+pub fn shard_of(cluster: &str, id: u32, table: &TableHandle, port: Option<u16>) -> Server {
+    let shard = Shard::new(id, MAX_SHARDS, cluster.into()).unwrap();
+    let replay = Replay::of_shard(vec![table.clone()], MAX_MESSAGE_SIZE, Some(shard)).unwrap();
+    Server::start(&Handle::current(), replay, &ListenOptions { port, ..ListenOptions::default() }, None).unwrap()
+}
+
+pub fn shard(id: u32, table: &TableHandle) -> Server {
+    shard_of("replay", id, table, None)
+}
+
+/// Shards 0, 1 and so on with these tables.
+pub fn shards(tables: &[TableHandle]) -> Vec<Server> {
+    (0..).zip(tables).map(|(id, table)| shard(id, table)).collect()
+}
+
+/// A client of the shards on these ports.
+pub fn client(ports: &[u16], on_shard_loss: OnShardLoss, shard_timeout: Duration) -> Client {
+    let ports: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+    let options = ClusterOptions { on_shard_loss, shard_timeout, placement: Placement::Episode };
+    Client::new(Endpoint { cluster: Some(options), ..Endpoint::from(&format!("ipv4:{}", ports.join(","))) })
+}
+
+pub fn client_of(shards: &[Server]) -> Client {
+    let ports: Vec<_> = shards.iter().map(Server::port).collect();
+    client(&ports, OnShardLoss::Continue, SOON)
+}
+
+/// A table with a seed of its own.
+pub fn seeded(seed: u64, sampler: SelectorKind, max_times_sampled: i32) -> TableHandle {
+    let config = TableConfig { seed: Some(seed), sampler, max_times_sampled, ..config("table") };
+    TableHandle::new(Table::new(config).unwrap())
+}
+
+/// Inserts items whose values are their keys.
+pub fn fill(table: &TableHandle, weights: impl IntoIterator<Item = (u64, f64)>) {
+    let weigh = |(key, priority)| NewItem { priority, ..item(key) };
+    done!(table.insert(weights.into_iter().map(weigh).collect(), here()));
+}
