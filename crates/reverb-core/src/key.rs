@@ -93,6 +93,16 @@ impl KeySlots {
         (key & !self.free).rotate_left(self.free.leading_zeros()) as u32
     }
 
+    /// Returns the id of the shard that owns these slots.
+    pub fn id(self) -> u32 {
+        self.shard_of(self.first)
+    }
+
+    /// Returns the number of shards among which the slots are divided.
+    pub fn max_shards(self) -> u32 {
+        1 << self.free.leading_zeros()
+    }
+
     #[inline]
     fn next_key(self, rng: &mut SmallRng) -> ItemKey {
         loop {
@@ -136,6 +146,8 @@ mod tests {
         for max_shards in all_max_shards() {
             let slots_of_one = NUM_SLOTS / max_shards;
             let shards: Vec<_> = (0..max_shards).map(|id| KeySlots::of_shard(id, max_shards).unwrap()).collect();
+            let told = shards.iter().map(|slots| (slots.id(), slots.max_shards()));
+            assert!(told.eq((0..max_shards).map(|id| (id, max_shards))));
             for slot in (0..NUM_SLOTS).step_by(if max_shards > 64 { 61 } else { 1 }) {
                 let first = u64::from(slot) << (64 - SLOT_BITS);
                 for key in [first, first | u64::MAX >> SLOT_BITS] {

@@ -96,6 +96,11 @@ impl Client {
         self.session.id
     }
 
+    /// Returns the number of keys of updates and reads that went on without a shard of the cluster that was missing.
+    pub fn keys_passed_over(&self) -> u64 {
+        self.session.keys_passed_over.load(Relaxed)
+    }
+
     /// Returns the address of the server, as it was given.
     pub fn address(&self) -> &str {
         self.endpoint.address.text()
@@ -207,9 +212,11 @@ impl Client {
         if !error.is_for_good() {
             return error;
         }
-        let found = self.endpoint.address.several().is_some() || {
-            let searched = Box::pin(self.roads(deadline)).await;
-            !searched.is_err_and(|error| error.is_for_good())
+        let found = match self.endpoint.address.several() {
+            Some(_) if self.endpoint.cluster.is_none() => true,
+            // Only if all shards were stopped for good, the cluster was.
+            Some(_) => !Box::pin(self.road(Turn::Other, None, deadline)).await.is_err_and(|error| error.is_for_good()),
+            None => !Box::pin(self.roads(deadline)).await.is_err_and(|error| error.is_for_good()),
         };
         if found { error.with_successor() } else { error }
     }

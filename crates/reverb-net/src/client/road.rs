@@ -91,6 +91,15 @@ impl Road {
         }
     }
 
+    /// Whether the server has said that it has items whose keys are not in its slots.
+    pub(super) fn has_foreign_keys(&self) -> bool {
+        match self {
+            Self::SameProcess(replay) => replay.has_foreign_keys(),
+            Self::ReplayV1(connection) => connection.has_foreign_keys(),
+            Self::DmReverb(_) => true,
+        }
+    }
+
     /// Returns the path of the Unix socket that the server has told.
     pub(super) fn unix_path(&self) -> Option<&str> {
         let Self::ReplayV1(connection) = self else { return None };

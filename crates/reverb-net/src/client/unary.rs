@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::servers::{
-    All, Route, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, reached_and_lost, route,
+    All, Route, Shards, ToAll, merge_items, merge_tables, of_all, of_reached, part_of, reached_and_lost, route,
 };
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
@@ -55,6 +55,39 @@ impl<'a> Mutate<'a> {
         let is_part = !(updates.is_empty() && deletes.is_empty()) || self.updates.is_empty() && self.deletes.is_empty();
         is_part.then_some(Mutate { table: self.table, updates, deletes })
     }
+
+    /// Makes the call at the shards of a cluster, each of which gets its own keys. Each also checks the most extreme
+    /// priorities of all, so that it refuses its part if another has an invalid one.
+    async fn at_shards(&self, shards: &Shards<'_>) -> Result<Vec<(Arc<str>, Option<u64>)>> {
+        let route = |key| shards.owners().route(key);
+        let extremes = self.extremes();
+        let part = |member| {
+            let mut part = self.part(member, route)?;
+            let others = extremes.iter().filter(|update| !route(update.0).leads_to(member));
+            let others: Vec<_> = others.copied().collect();
+            if !others.is_empty() {
+                part.updates.to_mut().extend(others);
+            }
+            Some(part)
+        };
+        let keys = self.updates.iter().map(|update| update.0).chain(self.deletes.iter().copied());
+        shards.settle(shards.ask(part, keys).await, &self.what())
+    }
+
+    /// Returns the updates with the lowest, the lowest positive and the highest priority. If a table takes these, it takes
+    /// all. NaN is the lowest or the highest.
+    fn extremes(&self) -> Vec<(ItemKey, f64)> {
+        let by = |one: &&(ItemKey, f64), other: &&(ItemKey, f64)| one.1.total_cmp(&other.1);
+        let all = || self.updates.iter();
+        let extremes = [all().min_by(by), all().filter(|update| update.1 > 0.0).min_by(by), all().max_by(by)];
+        let mut extremes: Vec<_> = extremes.into_iter().flatten().copied().collect();
+        extremes.dedup();
+        extremes
+    }
+
+    fn what(&self) -> String {
+        format!("the update of table `{}`", self.table)
+    }
 }
 
 impl Call for Mutate<'_> {
@@ -91,8 +124,10 @@ impl Call for Mutate<'_> {
 
 impl ToAll for Mutate<'_> {
     async fn to_all(self, all: All<'_>) -> Result<Option<u64>> {
-        let answers = all.ask_some(|member, of| self.part(member, |key| route(key, of))).await?;
-        let changed = of_all(answers, &format!("the update of table `{}`", self.table))?;
+        let changed = match all.shards().await? {
+            Some(shards) => self.at_shards(&shards).await?,
+            None => of_all(all.ask_some(|member, of| self.part(member, |key| route(key, of))).await?, &self.what())?,
+        };
         // An item is at one server, so the counts are summed.
         Ok(changed.into_iter().map(|(_, changed)| changed).sum())
     }
@@ -193,6 +228,7 @@ impl Call for Info {
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
         let answer = connection.unary(deadline, async |mut service| service.info(InfoRequest {}).await).await?;
+        connection.note_shard(answer.shard.as_ref());
         answer.tables.into_iter().map(status_from_wire).collect()
     }
 
@@ -209,6 +245,10 @@ impl ToAll for Info {
     const FINDS_NEXT_SERVER: bool = true;
 
     async fn to_all(self, all: All<'_>) -> Result<Vec<TableStatus>> {
+        if let Some(shards) = all.shards().await? {
+            let answers = shards.ask(|_| Some(self.clone()), std::iter::empty()).await;
+            return merge_tables(shards.settle(answers, "the status of the tables")?);
+        }
         let answers = all.ask(self.clone()).await?;
         let answers = if all.is_next_due(&answers) { all.ask(self).await? } else { answers };
         merge_tables(of_reached(answers)?)
@@ -305,6 +345,34 @@ pub struct Get<'a> {
     pub columns: &'a [u32],
 }
 
+impl Get<'_> {
+    /// Makes the call at the shards of a cluster, each of which gets its own keys.
+    async fn at_shards(&self, shards: &Shards<'_>) -> Result<Vec<Found>> {
+        let places: Vec<_> = (0..self.keys.len() as u32).collect();
+        let parts = (0..shards.len()).map(|member| {
+            let places = part_of(&places, member, |&place| shards.owners().route(self.keys[place as usize]));
+            let keys: Vec<_> = places.iter().map(|&place| self.keys[place as usize]).collect();
+            (places, keys)
+        });
+        let parts: Vec<_> = parts.collect();
+        let call = |member: usize| {
+            let keys = &*parts[member].1;
+            // A call without keys says whether there is such a table.
+            (!keys.is_empty() || self.keys.is_empty()).then_some(Get { keys, ..*self })
+        };
+        let answers = shards.ask(call, self.keys.iter().copied()).await;
+        let mut all = Vec::new();
+        for (peer, found) in shards.settle(answers, &format!("the read of table `{}`", self.table))? {
+            let of_shard = &parts[shards.place_of(&peer)].0;
+            all.extend(found.into_iter().map(|Found { places, batch }| {
+                let places = places.into_iter().map(|place| of_shard[place as usize]).collect();
+                Found { places, batch }
+            }));
+        }
+        Ok(all)
+    }
+}
+
 /// A reader of keys from the first on.
 struct Reading<'a> {
     keys: &'a [ItemKey],
@@ -372,6 +440,9 @@ impl Call for Get<'_> {
 
 impl ToAll for Get<'_> {
     async fn to_all(self, all: All<'_>) -> Result<Vec<Found>> {
+        if let Some(shards) = all.shards().await? {
+            return self.at_shards(&shards).await;
+        }
         let num_keys = self.keys.len();
         let (reached, lost) = reached_and_lost(all.ask(self).await?)?;
         let parts: Vec<_> = reached.into_iter().flat_map(|(_, parts)| parts).collect();

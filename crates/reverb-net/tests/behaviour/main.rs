@@ -5,6 +5,7 @@ mod batches;
 mod client_tokens;
 mod cluster_draws;
 mod cluster_losses;
+mod cluster_routes;
 #[path = "../common/mod.rs"]
 mod common;
 mod cut;

@@ -12,6 +12,7 @@ pub mod races;
 pub mod splitter;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod tables;
+pub mod test_shard;
 pub mod tokens;
 pub mod wire;
 

@@ -1,5 +1,6 @@
 //! The state of each server: connected, down, or the same as another.
 
+use super::owners::{Keys, Owners};
 use super::told;
 use crate::client::road::Road;
 use crate::transport::address::Endpoint;
@@ -42,6 +43,10 @@ pub struct Member {
     is_same: bool,
     /// Whether the server was reached at least once.
     has_answered: bool,
+    /// The keys of its items, since it was reached.
+    keys: Option<Keys>,
+    /// Whether the server has said that it was stopped for good, and no other was reached at its address since.
+    is_over: bool,
     is_trying: bool,
     /// The reason why the last attempt failed.
     error: Option<Error>,
@@ -79,6 +84,8 @@ impl Member {
             road: None,
             is_same: false,
             has_answered: false,
+            keys: None,
+            is_over: false,
             is_trying: false,
             error: None,
             next_attempt: Instant::now(),
@@ -90,6 +97,16 @@ impl Member {
     /// Whether the member is a server that cannot be reached now.
     fn is_down(&self) -> bool {
         self.road.is_none() && !self.is_same
+    }
+
+    /// Returns what is known of the keys of its items, also after the server was lost.
+    fn keys(&self) -> Option<Keys> {
+        self.road.as_ref().map(|road| Keys::new(road.key_slots(), road.has_foreign_keys())).or(self.keys)
+    }
+
+    /// Whether the server has said that it was stopped for good.
+    fn has_said_over(&self) -> bool {
+        self.is_over || self.road.as_ref().is_some_and(Road::is_over)
     }
 
     fn is_ipv6(&self) -> bool {
@@ -114,6 +131,8 @@ impl Members {
         for member in &mut self.list {
             if member.road.as_ref().is_some_and(|road| !road.is_open()) {
                 is_lost = true;
+                member.is_over = member.has_said_over();
+                member.keys = member.keys();
                 let lost = Error::Unavailable("the connection was lost".into());
                 (member.road, member.error) = (None, Some(lost));
                 (member.next_attempt, member.back_off) = (now, BackOff::default());
@@ -161,7 +180,7 @@ impl Members {
             Ok(road) => {
                 told::forget(address, peer);
                 (member.has_answered, member.is_same, member.is_told) = (true, is_same, false);
-                (member.error, member.back_off) = (None, BackOff::default());
+                (member.error, member.back_off, member.is_over) = (None, BackOff::default(), false);
                 if !is_same {
                     member.road = Some(road);
                     self.connections += 1;
@@ -223,14 +242,38 @@ impl Members {
 
     /// Returns the roads to all servers; of those that are down, the reasons. `None` if no server is connected.
     pub fn all(&mut self) -> Option<Vec<(Arc<str>, Result<Road>)>> {
-        let all = self.list.iter().filter_map(|member| match &member.road {
-            Some(road) => Some((member.peer.clone(), Ok(road.clone()))),
-            None => Some((member.peer.clone(), Err(self.down(member)?))),
-        });
-        let all: Vec<_> = all.collect();
+        let all: Vec<_> = self.counted().map(|(member, road)| (member.peer.clone(), road)).collect();
         let is_reached = all.iter().any(|(_, road)| road.is_ok());
         self.has_begun |= is_reached;
         is_reached.then_some(all)
+    }
+
+    /// Returns what is known of the keys that each server has, for the servers of [`Members::all`].
+    pub fn owners(&self) -> Owners {
+        Owners::new(self.counted().map(|(member, _)| member.keys()))
+    }
+
+    /// Returns the road to a server, if it is connected.
+    pub fn road_to(&self, peer: &str) -> Option<Road> {
+        self.list.iter().find(|member| &*member.peer == peer)?.road.clone()
+    }
+
+    /// Whether all servers have said that they were stopped for good.
+    pub fn are_over(&self) -> bool {
+        !self.list.is_empty() && self.list.iter().all(|member| member.is_same || member.has_said_over())
+    }
+
+    /// Whether no other servers were found at the addresses of servers that were all stopped for good.
+    pub fn have_no_successor(&self) -> bool {
+        self.are_over() && self.list.iter().all(|member| member.road.is_none() && !member.is_trying)
+    }
+
+    /// The servers, each with its road, or with the reason why it is down.
+    fn counted(&self) -> impl Iterator<Item = (&Member, Result<Road>)> {
+        self.list.iter().filter_map(|member| match &member.road {
+            Some(road) => Some((member, Ok(road.clone()))),
+            None => Some((member, Err(self.down(member)?))),
+        })
     }
 
     /// Returns the reason why a server is down. `None` if it is not, or does not count.

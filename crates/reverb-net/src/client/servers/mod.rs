@@ -6,8 +6,10 @@
 mod at_server;
 mod members;
 mod merge;
+mod owners;
 mod routing;
 mod set;
+mod shards;
 mod to_all;
 mod told;
 
@@ -15,4 +17,5 @@ pub use at_server::{at_server, is_lost};
 pub use merge::{merge_items, merge_tables};
 pub use routing::{Route, part_of, route};
 pub use set::{Servers, Turn};
+pub use shards::Shards;
 pub use to_all::{All, ToAll, of_all, of_reached, reached_and_lost};

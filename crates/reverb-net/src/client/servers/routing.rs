@@ -13,7 +13,8 @@ pub enum Route {
 }
 
 impl Route {
-    fn leads_to(self, member: usize) -> bool {
+    /// Whether the route leads to the server at this place.
+    pub fn leads_to(self, member: usize) -> bool {
         self == Self::All || self == Self::Member(member)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
+use super::owners::Owners;
 use super::told;
 use crate::client::cluster::Cluster;
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
@@ -11,6 +12,7 @@ use crate::client::streamed::Sample;
 use crate::replay_v1::client::Session;
 use crate::transport::address::{Endpoint, Several};
 use crate::transport::back_off::BackOff;
+use crate::transport::cluster::ClusterOptions;
 use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result};
@@ -34,6 +36,9 @@ pub enum Turn {
     /// Any other call. Clients of several servers make these calls at all of them.
     Other,
 }
+
+/// The address and the road of each server, or the reason why it is down.
+pub type PeerRoads = Vec<(Arc<str>, Result<Road>)>;
 
 /// The servers of a list, or of a name with several addresses.
 #[derive(Debug)]
@@ -92,7 +97,7 @@ impl Servers {
     ///
     /// # Errors
     /// Those of [`Servers::road`].
-    pub async fn all(self: &Arc<Self>, deadline: Option<Instant>) -> Result<Vec<(Arc<str>, Result<Road>)>> {
+    pub async fn all(self: &Arc<Self>, deadline: Option<Instant>) -> Result<PeerRoads> {
         self.reach(Wanted::All, deadline, Members::all).await
     }
 
@@ -116,6 +121,56 @@ impl Servers {
         if told::is_news(address, peer) {
             warn(&format!("the server at {peer} is missing ({error}); the other servers of {address} serve meanwhile"));
         }
+    }
+
+    /// As [`Servers::all`], with what is known of the keys of each server.
+    ///
+    /// # Errors
+    /// Those of [`Servers::road`].
+    pub async fn shards(self: &Arc<Self>, deadline: Option<Instant>) -> Result<(PeerRoads, Owners)> {
+        self.reach(Wanted::All, deadline, |members| Some((members.all()?, members.owners()))).await
+    }
+
+    /// Waits until a server is reached, or until `until`, or until all servers were stopped for good.
+    pub async fn returned(self: &Arc<Self>, peer: &str, until: Instant) -> Option<Road> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let now = Instant::now();
+            let (road, is_over, wake) = {
+                let mut members = self.members.lock();
+                self.begin_attempts(&mut members, now);
+                (members.road_to(peer), members.have_no_successor(), members.next_attempt(now))
+            };
+            if road.is_some() || is_over || now >= until {
+                return road;
+            }
+            let wake = wake.map_or(until, |wake| wake.min(until));
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+        }
+    }
+
+    /// How the servers are used as one buffer. `None` if they are used as they are.
+    pub fn cluster_options(&self) -> Option<ClusterOptions> {
+        self.endpoint.cluster
+    }
+
+    /// Whether all servers have said that they were stopped for good.
+    pub fn are_over(&self) -> bool {
+        self.members.lock().are_over()
+    }
+
+    /// Counts keys whose shard is missing.
+    pub fn pass_over(&self, keys: u64) {
+        self.session.keys_passed_over.fetch_add(keys, Relaxed);
+    }
+
+    /// Returns the error of a cluster whose servers were all stopped for good.
+    pub fn over(&self) -> Error {
+        Error::ServerStopped(format!("the servers at {} were stopped for good", self.endpoint))
     }
 
     /// Returns the roads to the servers that are connected now.
@@ -193,6 +248,7 @@ impl Servers {
                 let found = if may_choose { choose(&mut members) } else { None };
                 let found = match found {
                     Some(found) => Ok(Some((found, members.take_notices(self.endpoint.address.text())))),
+                    None if self.cluster_options().is_some() && members.have_no_successor() => Err(self.over()),
                     None => match members.refusal() {
                         Some(error) if is_known => Err(error),
                         _ if is_late => {

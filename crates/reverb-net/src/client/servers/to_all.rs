@@ -75,7 +75,7 @@ impl All<'_> {
 }
 
 /// Awaits several calls at the same time.
-async fn join<T>(mut calls: Vec<Rest<'_, T>>) -> Vec<Result<T>> {
+pub async fn join<T>(mut calls: Vec<Rest<'_, T>>) -> Vec<Result<T>> {
     let mut answers: Vec<Option<Result<T>>> = calls.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
         for (call, answer) in calls.iter_mut().zip(&mut answers) {

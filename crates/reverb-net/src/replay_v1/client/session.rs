@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use reverb_core::{Error, KeySlots, fork, random_key};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use tonic::codegen::http::HeaderValue;
 
@@ -20,6 +20,8 @@ pub struct Session {
     connections: ArcSwap<Connections>,
     /// The slots of the server that was reached last.
     key_slots: ArcSwap<KeySlots>,
+    /// Number of keys whose shard was missing, so that calls went on without their items.
+    pub keys_passed_over: AtomicU64,
 }
 
 /// The connections that a client has had in one process.
@@ -64,7 +66,12 @@ impl Default for Session {
     fn default() -> Self {
         let id = random_key();
         let key_slots = ArcSwap::from_pointee(KeySlots::ALL);
-        Self { id, connections: ArcSwap::from_pointee(Connections::new(id)), key_slots }
+        Self {
+            id,
+            connections: ArcSwap::from_pointee(Connections::new(id)),
+            key_slots,
+            keys_passed_over: AtomicU64::new(0),
+        }
     }
 }
 
