@@ -48,7 +48,7 @@ pub use peer::{Identity, Inserter, Peer, Traffic, Transport, program_of};
 pub use process_name::{host_name, process_name};
 pub use receipts::{Receipts, StreamReceipts};
 pub use replay::Replay;
-pub use shard::Shard;
+pub use shard::{Load, Shard};
 pub use stacking::stack;
 pub use store::{SavedState, Store, StoreProgress, StoreStatus};
 pub use table_handle::{

@@ -22,7 +22,7 @@ const GATHER_AT_ONCE_BYTES: usize = 128 << 10;
 
 /// A chunk whose rows become items in each of several tables, `rows_per_item` consecutive rows an item; or several
 /// chunks of one item each.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RowInsert {
     /// The rows of all items; of the first item if there are more chunks.
     pub chunk: Arc<Chunk>,

@@ -7,7 +7,7 @@ use crate::facts::ServerFacts;
 use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::{Inserter, Peer};
 use crate::receipts::Receipts;
-use crate::shard::{Shard, ShardKeys};
+use crate::shard::{Load, Shard, ShardKeys};
 use crate::store::Store;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::tables_used::Place;
@@ -133,6 +133,14 @@ impl Replay {
     /// such keys, and a checkpoint of another server may have them.
     pub fn has_foreign_keys(&self) -> bool {
         self.shard.as_ref().is_some_and(|(_, keys)| keys.has_foreign())
+    }
+
+    /// Returns how full the server is.
+    pub fn load(&self) -> Load {
+        self.tables.iter().map(TableHandle::pulse).fold(Load::default(), |load, table| Load {
+            bytes: load.bytes + table.bytes,
+            waiting_inserts: load.waiting_inserts + table.waiting_inserts as u64,
+        })
     }
 
     /// Returns all tables.

@@ -58,6 +58,15 @@ impl Shard {
     }
 }
 
+/// How full a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    /// Size in bytes of the chunks that the items of all tables refer to.
+    pub bytes: u64,
+    /// Number of inserts that wait.
+    pub waiting_inserts: u64,
+}
+
 /// What the tables of a shard know of the keys of their items.
 #[derive(Debug)]
 pub(crate) struct ShardKeys {

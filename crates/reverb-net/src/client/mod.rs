@@ -305,7 +305,14 @@ impl Client {
     /// Errors of the tables, [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unconfirmed`] if it is
     /// lost or stopped while the call waits.
     pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ItemKeys> {
-        self.call_one(Insert { rows: insert, client: self.session.id }, Turn::Insert, (deadline, deadline))
+        let call = Insert { rows: insert, client: self.session.id };
+        if self.endpoint.cluster.is_none() || self.endpoint.address.several().is_none() {
+            return self.call_one(call, Turn::Insert, (deadline, deadline));
+        }
+        Started::elsewhere(async move {
+            let roads = self.roads(deadline).await?;
+            self.settled(roads.insert(call, deadline).await, deadline).await
+        })
     }
 
     /// Draws a batch, which the caller acknowledges.

@@ -9,7 +9,7 @@ use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
 use crate::replay_v1::proto::Shard;
 use reverb_core::{KeySlots, Result};
-use reverb_service::{Replay, Transport};
+use reverb_service::{Load, Replay, Transport};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -97,6 +97,15 @@ impl Road {
             Self::SameProcess(replay) => replay.has_foreign_keys(),
             Self::ReplayV1(connection) => connection.has_foreign_keys(),
             Self::DmReverb(_) => true,
+        }
+    }
+
+    /// Returns how full the server is, as far as is known.
+    pub(super) fn load(&self) -> Load {
+        match self {
+            Self::SameProcess(replay) => replay.load(),
+            Self::ReplayV1(connection) => connection.link.load(),
+            Self::DmReverb(_) => Load::default(),
         }
     }
 

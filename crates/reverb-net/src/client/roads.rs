@@ -5,10 +5,10 @@ use super::pending_draw::Sampled;
 use super::road::Road;
 use super::servers::{All, Servers, ToAll, Turn};
 use super::started::Started;
-use super::streamed::Sample;
+use super::streamed::{Insert, Sample};
 use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
-use reverb_core::Result;
+use reverb_core::{ItemKeys, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Transport, registry};
 use std::sync::Arc;
@@ -100,6 +100,14 @@ impl Roads {
         match self {
             Self::One(road) => Ok(road.clone()),
             Self::Several(servers) => servers.road(turn, home, deadline).await,
+        }
+    }
+
+    /// Inserts items: of several servers, at one that can be reached.
+    pub async fn insert(self, call: Insert, deadline: Option<Instant>) -> Result<ItemKeys> {
+        match self {
+            Self::One(road) => road.complete(call, deadline).await,
+            Self::Several(servers) => servers.insert(call, deadline).await,
         }
     }
 

@@ -18,6 +18,7 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 
 /// See [`super::Client::insert`].
+#[derive(Clone)]
 pub struct Insert {
     pub rows: RowInsert,
     /// The number of the client.

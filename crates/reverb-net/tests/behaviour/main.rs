@@ -4,6 +4,7 @@
 mod batches;
 mod client_tokens;
 mod cluster_draws;
+mod cluster_inserts;
 mod cluster_losses;
 mod cluster_routes;
 #[path = "../common/mod.rs"]

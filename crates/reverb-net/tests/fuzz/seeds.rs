@@ -4,9 +4,9 @@ use crate::common::wire::{chunk, draw, insert, race};
 use prost::Message;
 use reverb_net::replay_v1::proto::{
     Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse,
-    HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, MutateRequest, PeekRequest,
-    PeekResponse, Race, RaceReport, ResetRequest, SampleRequest, Shard, Slice, TableStatus, Trajectory, WriteFailure,
-    WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
+    HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Load, MutateRequest,
+    PeekRequest, PeekResponse, Race, RaceReport, ResetRequest, SampleRequest, Shard, Slice, TableStatus, Trajectory,
+    WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -179,7 +179,8 @@ pub fn answers() -> Vec<Vec<u8>> {
     let status = TableStatus { insert_wait: "room".into(), ..TableStatus::default() };
     let info = InfoResponse { server_id: vec![7; 16].into(), tables: vec![status], shard: Some(shard) };
     let item = peek_response::Item { batch: Some(batch()), payload: vec![0; 142].into(), inserted_at: 5 };
-    let inserted = InsertResponse { request_id: 1, ..InsertResponse::default() };
+    let load = Load { bytes: u64::MAX, waiting_inserts: 1 };
+    let inserted = InsertResponse { request_id: 1, load: Some(load), ..InsertResponse::default() };
     let refused = InsertResponse { request_id: 1, failure: Some(failure()), ..InsertResponse::default() };
     let noticed = InsertResponse { request_id: 1, notice: "waits".into(), ..InsertResponse::default() };
     let written = WriteResponse { first: 1, count: 3, ..WriteResponse::default() };
@@ -189,6 +190,7 @@ pub fn answers() -> Vec<Vec<u8>> {
         confirmed: vec![1],
         failures: vec![WriteFailure { sequence: 3, failure: Some(failure()) }],
         notice: "waits".into(),
+        load: Some(load),
     };
     let sampled =
         |kind, bytes: usize| SampleResponse { request_id: 1, kind, payload: Payload::Bytes(vec![0; bytes].into()) };

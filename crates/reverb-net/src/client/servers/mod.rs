@@ -7,6 +7,7 @@ mod at_server;
 mod members;
 mod merge;
 mod owners;
+mod placer;
 mod routing;
 mod set;
 mod shards;

@@ -3,19 +3,22 @@
 use super::at_server::{at_server, is_lost};
 use super::members::{Members, Wanted};
 use super::owners::Owners;
+use super::placer::Placer;
 use super::told;
 use crate::client::cluster::Cluster;
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
 use crate::client::road::Road;
-use crate::client::streamed::Sample;
+use crate::client::streamed::{Insert, Sample};
 use crate::replay_v1::client::Session;
 use crate::transport::address::{Endpoint, Several};
 use crate::transport::back_off::BackOff;
 use crate::transport::cluster::ClusterOptions;
 use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use reverb_core::{Error, ItemKeys, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Transport, warn};
 use std::net::SocketAddr;
@@ -48,6 +51,8 @@ pub struct Servers {
     /// What is known of the cluster that the servers are. `None` if they are used as they are.
     cluster: Option<Arc<Cluster>>,
     members: Mutex<Members>,
+    /// Chooses the shards of a cluster that get items.
+    placement: Placer,
     /// The number of roads that were chosen for each kind.
     turns: [AtomicUsize; 4],
     /// Notified after an attempt to reach a server has ended.
@@ -66,7 +71,9 @@ impl Servers {
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
         let cluster = endpoint.cluster.map(|options| Arc::new(Cluster::new(options)));
-        Self { endpoint, session, cluster, members: Mutex::new(members), turns, changed: watch::Sender::new(()) }
+        let placement = Placer::new(SmallRng::from_os_rng());
+        let (members, changed) = (Mutex::new(members), watch::Sender::new(()));
+        Self { endpoint, session, cluster, members, placement, turns, changed }
     }
 
     /// Returns the address of all servers, as it was given.
@@ -74,8 +81,9 @@ impl Servers {
         self.endpoint.address.text()
     }
 
-    /// Returns the road to the server whose turn it is. Servers that are down are skipped. A writer that has a `home`
-    /// keeps that server as long as it can be reached.
+    /// Returns the road to the server whose turn it is; of a cluster, that of new items to the emptier of two random
+    /// shards. Servers that are down are skipped. A writer that has a `home` keeps that server as long as it can be
+    /// reached.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no server can be reached, or [`Error::Unreached`] if the deadline passes first.
@@ -87,8 +95,13 @@ impl Servers {
                 return Some(road.clone());
             }
             let mut roads: Vec<_> = all.into_iter().filter_map(|(_, road)| road.ok()).collect();
-            let turn = self.turns[turn as usize].fetch_add(1, Relaxed) % roads.len();
-            Some(roads.swap_remove(turn))
+            let chosen = match turn {
+                Turn::Insert | Turn::Write if self.cluster().is_some() => {
+                    self.placement.choose(roads.len(), |place| roads[place].load())
+                }
+                turn => self.turns[turn as usize].fetch_add(1, Relaxed) % roads.len(),
+            };
+            Some(roads.swap_remove(chosen))
         })
         .await
     }
@@ -177,6 +190,24 @@ impl Servers {
     pub fn reached(&self) -> Vec<Road> {
         let all = self.members.lock().all().unwrap_or_default();
         all.into_iter().filter_map(|(_, road)| road.ok()).collect()
+    }
+
+    /// Inserts items at one of the servers. If that turns out to be lost before it has got them, they go to another.
+    ///
+    /// # Errors
+    /// Those of [`Servers::road`] and of the insert.
+    pub async fn insert(self: &Arc<Self>, call: Insert, deadline: Option<Instant>) -> Result<ItemKeys> {
+        let mut servers_left = self.members.lock().len();
+        loop {
+            let road = self.road(Turn::Insert, None, deadline).await?;
+            match road.complete(call.clone(), deadline).await {
+                // What was sent would be unconfirmed.
+                Err(error) if servers_left > 1 && is_lost(&error) && !matches!(error, Error::Unconfirmed(_)) => {
+                    servers_left -= 1;
+                }
+                inserted => return inserted,
+            }
+        }
     }
 
     /// Draws a batch from the server whose turn it is, or from another one if that is lost.

@@ -70,7 +70,8 @@ async fn read(calls: &Calls<()>, mut responses: tonic::Streaming<InsertResponse>
     loop {
         match responses.message().await {
             Ok(Some(response)) if !response.notice.is_empty() => warn(&response.notice),
-            Ok(Some(InsertResponse { request_id, failure, .. })) => {
+            Ok(Some(InsertResponse { request_id, failure, load, .. })) => {
+                link.note_load(load);
                 let failed = |failure| Err(link.note(from_failure(failure)));
                 calls.answer(request_id, failure.map_or(Ok(()), failed));
             }

@@ -2,15 +2,22 @@
 
 use super::receipts::Receipts;
 use crate::replay_v1::headers::hex;
+use crate::replay_v1::proto;
+use crate::replay_v1::wire::load_from_wire;
 use crate::transport::authorized::Bearer;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use reverb_core::{Error, KeySlots, fork, random_key};
+use reverb_service::Load;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 use tonic::codegen::http::HeaderValue;
+
+/// Time after which a client does not count on it any more that inserts of a shard wait.
+const WAIT_IS_KNOWN: Duration = Duration::from_secs(1);
 
 /// The session of one client, for all its connections. A forked child has one of its own.
 #[derive(Debug)]
@@ -60,6 +67,8 @@ pub struct Link {
     receipts: OnceLock<Weak<Receipts>>,
     /// The token that the client has shown to the server.
     bearer: Option<Bearer>,
+    /// What the server has last said of its load, and when.
+    load: Mutex<Option<(Load, Instant)>>,
 }
 
 impl Default for Session {
@@ -140,6 +149,7 @@ impl Connections {
             split,
             receipts,
             bearer,
+            load: Mutex::new(None),
         });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
@@ -199,6 +209,20 @@ impl Link {
             self.split.get_or_init(|| error.clone());
         }
         error
+    }
+
+    /// Notes what the server says of its load, if it does.
+    pub fn note_load(&self, load: Option<proto::Load>) {
+        if let Some(load) = load {
+            *self.load.lock() = Some((load_from_wire(load), Instant::now()));
+        }
+    }
+
+    /// Returns how full the server is, as far as is known. That its inserts wait is soon forgotten: a server to which
+    /// nobody inserts any more could not say that they do not.
+    pub fn load(&self) -> Load {
+        let Some((load, told)) = *self.load.lock() else { return Load::default() };
+        if told.elapsed() < WAIT_IS_KNOWN { load } else { Load { waiting_inserts: 0, ..load } }
     }
 
     /// Sets the receipts of the sample stream, once.

@@ -52,7 +52,7 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
         }
         let is_ready_to_send = shared.state.lock().outbox.front().is_some_and(is_ready);
         tokio::select! {
-            response = responses.message() => receive(shared, response, &connection.peer)?,
+            response = responses.message() => receive(shared, response, connection)?,
             permit = sender.messages.clone().reserve_owned(), if is_ready_to_send => match permit {
                 Ok(permit) => drop(permit.send(sender.message(shared)?)),
                 Err(_) => return Err(last_word(responses, &connection.peer).await),
@@ -87,12 +87,14 @@ async fn last_word(mut responses: Streaming<WriteResponse>, peer: &str) -> Error
 fn receive(
     shared: &SharedSession,
     response: std::result::Result<Option<WriteResponse>, tonic::Status>,
-    peer: &str,
+    connection: &Connection,
 ) -> Result<()> {
+    let peer = &connection.peer;
     let response = response.map_err(|status| from_status(&status, peer))?;
-    let Some(WriteResponse { first, count, confirmed, failures, notice }) = response else {
+    let Some(WriteResponse { first, count, confirmed, failures, notice, load }) = response else {
         return Err(Error::Unavailable(format!("the connection to the server at {peer} was lost")));
     };
+    connection.link.note_load(load);
     if !notice.is_empty() {
         shared.state.lock().reason = notice;
     }

@@ -6,7 +6,9 @@ use super::waiting_beats::beat_while_waiting;
 use crate::grpc::held_memory::CHUNK_BYTES;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse};
 use crate::replay_v1::status::to_failure;
-use crate::replay_v1::wire::{LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire};
+use crate::replay_v1::wire::{
+    LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire, load_to_wire,
+};
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::decoding::{decode, on_bytes, on_items};
@@ -255,7 +257,7 @@ async fn answer(replay: &Replay, request_id: u64, result: Result<()>) -> InsertR
         Ok(()) => None,
         Err(error) => Some(to_failure(&replay.as_told(error).await)),
     };
-    InsertResponse { request_id, failure, ..InsertResponse::default() }
+    InsertResponse { request_id, failure, load: load_to_wire(replay), ..InsertResponse::default() }
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use super::vanished::log_vanished;
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{to_failure, to_status};
-use crate::replay_v1::wire::{LayoutCache, chunks_from_wire, decoded_bytes, write_item_bytes, write_item_from_wire};
+use crate::replay_v1::wire::{
+    LayoutCache, chunks_from_wire, decoded_bytes, load_to_wire, write_item_bytes, write_item_from_wire,
+};
 use reverb_core::{Chunk, Error, Result};
 use reverb_service::Arrival;
 use reverb_service::decoding::decode;
@@ -265,7 +267,7 @@ impl WriteStreamTask {
 
     /// Makes the message that reports the results of items.
     fn answer(&mut self, done: Done) -> WriteResponse {
-        let mut response = WriteResponse::default();
+        let mut response = WriteResponse { load: load_to_wire(&self.replay), ..WriteResponse::default() };
         for (sequence, result) in done {
             match result {
                 Ok(()) => {

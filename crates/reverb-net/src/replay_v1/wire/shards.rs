@@ -2,7 +2,7 @@
 
 use crate::replay_v1::proto as replay;
 use reverb_core::{Error, KeySlots, Result};
-use reverb_service::{Replay, Shard};
+use reverb_service::{Load, Replay, Shard};
 
 /// Says which shard a server is. `None` if it is none.
 pub fn shard_to_wire(server: &Replay) -> Option<replay::Shard> {
@@ -13,6 +13,18 @@ pub fn shard_to_wire(server: &Replay) -> Option<replay::Shard> {
         cluster: shard.cluster().into(),
         has_foreign_keys: server.has_foreign_keys(),
     })
+}
+
+/// Says how full a shard is. `None` if the server is none.
+pub fn load_to_wire(server: &Replay) -> Option<replay::Load> {
+    server.shard()?;
+    let Load { bytes, waiting_inserts } = server.load();
+    Some(replay::Load { bytes, waiting_inserts })
+}
+
+/// Returns how full a shard is.
+pub fn load_from_wire(load: replay::Load) -> Load {
+    Load { bytes: load.bytes, waiting_inserts: load.waiting_inserts }
 }
 
 /// Returns the slots in which items of a server at `peer` have their keys: all, unless it is a shard.
