@@ -118,12 +118,7 @@ impl Connection {
                 )));
             }
         };
-        if hello.version == 0 || hello.version > VERSION {
-            return Err(Error::Unimplemented(format!(
-                "the server at {peer} uses version {} of reverb.replay.v1; this client supports version {VERSION}",
-                hello.version
-            )));
-        }
+        check_version(hello.version, peer)?;
         let key_slots = slots_from_wire(hello.shard.as_ref(), peer)?;
         if !or_other && connections.has_other(&place, &hello.server_id) {
             return Ok(Greeting::OtherServer);
@@ -375,6 +370,16 @@ impl Connection {
 
 fn service(channel: NamedChannel) -> ReplayClient<NamedChannel> {
     ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
+}
+
+/// Checks that the server uses a version of the protocol that this client knows.
+fn check_version(version: u32, peer: &str) -> Result<()> {
+    if (1..=VERSION).contains(&version) {
+        return Ok(());
+    }
+    Err(Error::Unimplemented(format!(
+        "the server at {peer} uses version {version} of reverb.replay.v1; this client supports version {VERSION}"
+    )))
 }
 
 fn hello() -> HelloRequest {
