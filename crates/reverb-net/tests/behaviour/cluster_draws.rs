@@ -122,7 +122,7 @@ async fn draw_all(client: Client, batch: usize) -> Vec<i64> {
     let mut all = Vec::new();
     let request = BatchRequest { draw: DrawRequest { at_least: 1, ..DrawRequest::exactly(batch) }, ..draw("table", 1) };
     loop {
-        match client.receive(&request, Some(Instant::now() + Duration::from_millis(500))).await {
+        match client.receive(&request, Some(Instant::now() + Duration::from_secs(3))).await {
             Ok(batch) => all.extend(int64s(&batch, 0)),
             Err(Error::DeadlineExceeded(text)) => {
                 assert!(text.contains("3 shards together have 0 items"), "{text}");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time after which a shard is missing that does not answer.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(3);
 const POLICIES: [OnShardLoss; 3] = [OnShardLoss::Continue, OnShardLoss::Wait, OnShardLoss::Raise];
 
 /// A table of each shard, with an item of value 1, 2 or 3.

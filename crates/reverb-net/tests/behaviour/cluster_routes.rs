@@ -1,7 +1,6 @@
 //! Updates, deletes and reads by key at a cluster: which shard gets which keys, also while one is missing.
 
 use crate::common::test_shard::{TestShard, client_of, cluster, options, slots};
-
 use crate::common::wire::{self, Inserts};
 use crate::common::{SOON, eventually, int64s};
 use reverb_core::Error;
@@ -13,6 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+/// A time that passes in a test, and that is long for a shard that serves.
+const SHORT: Duration = Duration::from_secs(3);
 /// A key of a shard that is not there.
 const UNOWNED: u64 = 77 << 56;
 
@@ -249,7 +250,7 @@ async fn a_call_waits_for_missing_shards_until_its_deadline() {
         let client = &client;
         async move {
             let updates: Vec<_> = keys.iter().map(|&key| (key, 2.0)).collect();
-            let deadline = Instant::now() + Duration::from_millis(100);
+            let deadline = Instant::now() + SHORT;
             let error = client.call(Mutate::new("table", &updates, &[]), Some(deadline)).await.unwrap_err();
             assert!(Instant::now() >= deadline);
             error
@@ -270,7 +271,7 @@ async fn a_shard_that_does_not_answer_in_time_is_missing() {
     let (shards, keys) = three().await;
     let ports = || shards.iter().map(|shard| shard.server.port());
     let of = |on_shard_loss: OnShardLoss| {
-        client_of(ports(), ClusterOptions { shard_timeout: Duration::from_millis(100), ..options(on_shard_loss) })
+        client_of(ports(), ClusterOptions { shard_timeout: SHORT, ..options(on_shard_loss) })
     };
     let clients = [of(Continue), of(Raise)];
     for client in &clients {
