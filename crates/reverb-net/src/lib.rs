@@ -19,4 +19,4 @@ mod writing;
 pub use descriptors::DESCRIPTORS;
 pub use replay_v1::wire::status_bytes;
 pub use server::METHODS;
-pub use transport::address::Endpoint;
+pub use transport::address::{Address, Endpoint};

@@ -17,13 +17,14 @@ use reverb_core::{Error, ItemKeys, TableChanges};
 use reverb_formats::definitions::info_bytes;
 use reverb_net::client::writer::note_drawn;
 use reverb_net::client::{
-    Checkpoint, Client as CoreClient, Configure, DEFAULT_PENDING_BYTES, Get, Info, Mutate, Newer, Observe, Peek,
-    PendingDraw, Reset, Sampled, Started, ToAll, WaitsFor,
+    Checkpoint, Client as CoreClient, ClusterCounts, Configure, DEFAULT_PENDING_BYTES, Get, Info, Mutate, Newer,
+    Observe, Peek, PendingDraw, Reset, Sampled, Started, ToAll, WaitsFor,
 };
 use reverb_net::status_bytes;
 use reverb_net::transport::caller_driven::CallerDrivenRuntime;
 use reverb_service::get::Found;
 use reverb_service::{BatchRequest, DrawRequest, Replay, RowInsert, TableStatus, Transport};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -33,6 +34,9 @@ const INFO_TIME: Duration = Duration::from_secs(2);
 
 /// Places of keys among those that were asked for, and the items of these keys.
 pub type Part<'py> = (Bound<'py, PyArray1<u32>>, SampledBatch);
+
+/// The id of a shard, if it was ever reached, its address, and its description, if it answers.
+type ListedShard<'py> = (Option<u32>, String, Option<Bound<'py, PyBytes>>);
 
 /// Converts what was found for keys.
 pub fn parts(py: Python<'_>, found: Vec<Found>) -> PyReverbResult<Vec<Part<'_>>> {
@@ -288,6 +292,46 @@ impl Client {
         Ok(SampledBatch::new(py, self.ask(py, Newer { table, seen }, timeout)?)?)
     }
 
+    /// The id, the address and the description of each shard of a cluster. A missing shard has no description.
+    fn shards<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Vec<ListedShard<'py>>> {
+        let deadline = deadline(timeout)?;
+        let shards = wait_driving(py, &self.driver, self.closing.or(self.client.shards(deadline)))?;
+        let listed = shards.into_iter().map(|shard| {
+            let observed = match shard.observed {
+                Ok(json) => Some(PyBytes::new(py, &json)),
+                Err(error) if error.is_transient() || error.is_for_good() => None,
+                Err(error) => return Err(error.into()),
+            };
+            Ok((shard.id, shard.address.to_string(), observed))
+        });
+        listed.collect()
+    }
+
+    /// Takes the shards that an endpoint lists beyond those of this client.
+    fn add_shards(&self, py: Python<'_>, endpoint: PyEndpoint) -> PyReverbResult<()> {
+        self.client.add_shards(&endpoint.into())?;
+        let tried = async |client: &CoreClient| {
+            client.try_shards().await;
+            Ok(())
+        };
+        wait_driving(py, &self.driver, self.closing.or(tried(&self.client)))?;
+        wait(py, self.closing.or(tried(&self.background)))
+    }
+
+    /// The rounds and spare arrivals of all draws from a cluster, the missing and the slow shards, and the number of keys
+    /// that were passed over.
+    fn cluster_counts(&self) -> (u64, u64, Vec<String>, Vec<String>, u64) {
+        let both = [&self.client, &*self.background].map(|client| client.cluster_counts().unwrap_or_default());
+        let all = |of: fn(&ClusterCounts) -> &[Arc<str>]| {
+            let all: BTreeSet<_> = both.iter().flat_map(of).map(|peer| peer.to_string()).collect();
+            all.into_iter().collect()
+        };
+        let sum = |of: fn(&ClusterCounts) -> u64| both.iter().map(of).sum();
+        let (rounds, spare) = (sum(|counts| counts.rounds), sum(|counts| counts.spare_arrivals));
+        let (missing, slow) = (all(|counts| &counts.missing), all(|counts| &counts.slow));
+        (rounds, spare, missing, slow, self.client.keys_passed_over())
+    }
+
     fn observe<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyReverbResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.ask(py, Observe, timeout)?))
     }
@@ -353,6 +397,14 @@ impl Client {
     /// Says whether the client was closed.
     pub fn closing(&self) -> &Arc<Closing> {
         &self.closing
+    }
+
+    /// Waits until the shards of a cluster were tried. A writer chooses keys by what they have said.
+    pub fn reach_shards(&self, py: Python<'_>) -> PyReverbResult<()> {
+        if !self.background.has_cluster() {
+            return Ok(());
+        }
+        wait(py, self.closing.or(self.background.reach_shards()))
     }
 
     /// The service of a server of this process; `None` if the server is elsewhere.

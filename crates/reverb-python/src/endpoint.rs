@@ -2,9 +2,11 @@
 
 use crate::errors::PyReverbResult;
 use pyo3::prelude::*;
-use reverb_net::Endpoint;
+use reverb_net::transport::cluster::{ClusterOptions, OnShardLoss, Placement};
+use reverb_net::{Address, Endpoint};
 use reverb_secure::{ClientTls, TokenSource};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// An endpoint as Python has it: any object with its fields.
 #[derive(FromPyObject)]
@@ -15,6 +17,15 @@ pub struct PyEndpoint {
     token_file: Option<PathBuf>,
     allow_insecure: Option<bool>,
     unix_peers: Vec<u32>,
+    cluster: Option<Cluster>,
+}
+
+/// `reverb.data.cluster_options.ClusterOptions`, which has checked its fields.
+#[derive(FromPyObject)]
+struct Cluster {
+    placement: String,
+    on_shard_loss: String,
+    shard_timeout: f64,
 }
 
 /// `reverb.TLS`, read by the names of its fields.
@@ -26,8 +37,24 @@ struct Tls {
     server_name: Option<String>,
 }
 
+impl From<Cluster> for ClusterOptions {
+    fn from(cluster: Cluster) -> Self {
+        let on_shard_loss = match &*cluster.on_shard_loss {
+            "raise" => OnShardLoss::Raise,
+            "wait" => OnShardLoss::Wait,
+            _ => OnShardLoss::Continue,
+        };
+        let placement = if cluster.placement == "writer" { Placement::Writer } else { Placement::Episode };
+        Self { on_shard_loss, shard_timeout: Duration::from_secs_f64(cluster.shard_timeout), placement }
+    }
+}
+
 impl From<PyEndpoint> for Endpoint {
     fn from(endpoint: PyEndpoint) -> Self {
+        let address = match &endpoint.cluster {
+            Some(_) => Address::of_cluster(&endpoint.address),
+            None => Address::parse(&endpoint.address),
+        };
         let tls = endpoint.tls.map(|Tls { ca, cert, key, server_name }| ClientTls { ca, cert, key, server_name });
         let given = endpoint.token.map(|token| TokenSource::Given(token.into()));
         Self {
@@ -35,7 +62,8 @@ impl From<PyEndpoint> for Endpoint {
             token: given.or_else(|| endpoint.token_file.map(TokenSource::File)),
             allow_insecure: endpoint.allow_insecure.unwrap_or(false),
             unix_peers: endpoint.unix_peers,
-            ..Self::from(&endpoint.address)
+            cluster: endpoint.cluster.map(Into::into),
+            address,
         }
     }
 }

@@ -17,7 +17,7 @@ pub mod writer;
 pub use crate::replay_v1::client::{BenchHold, DrawCall, RaceCall, RaceRequest, wait_for_streams};
 pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use call::Call;
-pub use cluster::Counts as ClusterCounts;
+pub use cluster::{Counts as ClusterCounts, ListedShard};
 pub use pending_draw::{PendingDraw, Sampled};
 pub use road::Road;
 pub use servers::{ToAll, Turn};
@@ -77,7 +77,7 @@ impl Client {
             num_roads: AtomicU32::new(0),
             pending: ArcSwap::from_pointee(PendingLimit::new(max_pending_bytes)),
         };
-        if client.endpoint.address.several().is_some() {
+        if client.endpoint.has_several() {
             // All threads of the client then use the same connections.
             client.roads_now();
         }
@@ -141,7 +141,7 @@ impl Client {
         }
         match self.road_now() {
             Some(road) => road.key_slots(),
-            None if self.endpoint.address.several().is_some() => KeySlots::ALL,
+            None if self.endpoint.has_several() => KeySlots::ALL,
             None => self.session.key_slots(),
         }
     }
@@ -212,11 +212,11 @@ impl Client {
         if !error.is_for_good() {
             return error;
         }
-        let found = match self.endpoint.address.several() {
-            Some(_) if self.endpoint.cluster.is_none() => true,
+        let found = match (&self.endpoint.cluster, self.endpoint.has_several()) {
+            (None, true) => true,
             // Only if all shards were stopped for good, the cluster was.
-            Some(_) => !Box::pin(self.road(Turn::Other, None, deadline)).await.is_err_and(|error| error.is_for_good()),
-            None => !Box::pin(self.roads(deadline)).await.is_err_and(|error| error.is_for_good()),
+            (Some(_), _) => !Box::pin(self.road(Turn::Other, None, deadline)).await.is_err_and(|end| end.is_for_good()),
+            (None, false) => !Box::pin(self.roads(deadline)).await.is_err_and(|end| end.is_for_good()),
         };
         if found { error.with_successor() } else { error }
     }
@@ -306,7 +306,7 @@ impl Client {
     /// lost or stopped while the call waits.
     pub fn insert(&self, insert: RowInsert, deadline: Option<Instant>) -> Started<'_, ItemKeys> {
         let call = Insert { rows: insert, client: self.session.id };
-        if self.endpoint.cluster.is_none() || self.endpoint.address.several().is_none() {
+        if self.endpoint.cluster.is_none() {
             return self.call_one(call, Turn::Insert, (deadline, deadline));
         }
         Started::elsewhere(async move {
@@ -342,9 +342,51 @@ impl Client {
         self.roads_now()?.servers().filter(|servers| servers.cluster().is_some()).cloned()
     }
 
+    /// Whether its servers are the shards of a cluster.
+    pub fn has_cluster(&self) -> bool {
+        self.endpoint.cluster.is_some()
+    }
+
     /// Returns the counts of all draws from the shards of a cluster by this process. `None` if the client has none.
     pub fn cluster_counts(&self) -> Option<ClusterCounts> {
         self.cluster()?.cluster().map(|cluster| cluster.counts())
+    }
+
+    /// Reaches the shards of a cluster: those that answer in time. Writers choose keys by what the shards have said.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if none can be reached.
+    pub async fn reach_shards(&self) -> Result<()> {
+        let Some(servers) = self.cluster() else { return Ok(()) };
+        servers.road(Turn::Other, None, None).await.map(drop)
+    }
+
+    /// Asks all shards of a cluster to describe themselves.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the client has no cluster, or with the name of a server that is no shard of it.
+    pub async fn shards(&self, deadline: Option<Instant>) -> Result<Vec<ListedShard>> {
+        let servers = self.cluster().ok_or_else(|| Error::invalid("expected a client of a cluster"))?;
+        cluster::listed(&servers, deadline).await
+    }
+
+    /// Adds the shards of an endpoint that lists more than the client knows. Clients beside this one get them, too.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the endpoint is a name, or if the client has no cluster.
+    pub fn add_shards(&self, endpoint: &Endpoint) -> Result<()> {
+        endpoint.check()?;
+        let listed = endpoint.listed().filter(|_| self.has_cluster());
+        let listed = listed.ok_or_else(|| Error::invalid("expected a cluster whose shards are listed"))?;
+        self.session.added.store(Arc::new(listed));
+        Ok(())
+    }
+
+    /// Waits until all shards of a cluster were tried once, for as long as a silent one may take.
+    pub async fn try_shards(&self) {
+        if let (Some(servers), Some(options)) = (self.cluster(), self.endpoint.cluster) {
+            servers.all_or_none(Some(Instant::now() + options.shard_timeout)).await;
+        }
     }
 
     /// Whether a server elsewhere may not have processed the receipts of all batches that the program has.

@@ -33,7 +33,7 @@ impl Roads {
     /// Returns the roads that need no new connection: those to several servers, each of which connects by itself, or
     /// that to a server of this process.
     pub fn at_once(endpoint: &Endpoint, session: &Arc<Session>) -> Option<Self> {
-        if endpoint.address.several().is_some() {
+        if endpoint.has_several() {
             return Some(Self::Several(Arc::new(Servers::new(endpoint.clone(), session.clone()))));
         }
         let (hosts, port) = endpoint.address.loopback()?;

@@ -36,6 +36,20 @@ impl Endpoint {
         self.address.place().map(drop)
     }
 
+    /// Whether there may be several servers. The shards of a cluster are several, however many there are.
+    pub fn has_several(&self) -> bool {
+        self.cluster.is_some() || self.address.several().is_some()
+    }
+
+    /// Returns the endpoints of the servers that the address lists. `None` for a name, which is looked up.
+    pub fn listed(&self) -> Option<Vec<Self>> {
+        match self.address.several() {
+            Some(Several::List(entries)) => Some(entries.iter().map(|(host, port)| self.member(host, *port)).collect()),
+            Some(Several::Name(..)) => None,
+            None => Some(vec![Self { cluster: None, ..self.clone() }]),
+        }
+    }
+
     /// Returns why the token may not be sent over TCP. `None` if it may, or if there is none.
     pub fn refusal_of_plaintext(&self) -> Option<Error> {
         (self.token.is_some() && !self.address.is_tls && !self.allow_insecure).then(|| {
@@ -52,16 +66,20 @@ impl Endpoint {
     #[must_use]
     pub fn member(&self, host: &str, port: u16) -> Self {
         let is_tls = self.address.is_tls;
+        let or_shorter = matches!(self.address.target, Target::List { or_shorter: true, .. });
         let scheme = if is_tls { TLS_SCHEME } else { "" };
-        let text = match host.contains(':') {
-            true => format!("{scheme}ipv6:[{host}]:{port}"),
-            false => format!("{scheme}ipv4:{host}:{port}"),
+        let text = match (host.contains(':'), or_shorter) {
+            (true, true) => format!("[{host}]:{port}"),
+            (false, true) => format!("{host}:{port}"),
+            (true, false) => format!("{scheme}ipv6:[{host}]:{port}"),
+            (false, false) => format!("{scheme}ipv4:{host}:{port}"),
         };
         let mut tls = self.tls.clone();
         if let Some(Several::Name(name, _)) = self.address.several() {
             tls.server_name.get_or_insert_with(|| name.to_owned());
         }
-        let target = Target::Tcp { host: host.to_owned(), port };
+        let host = host.to_owned();
+        let target = if or_shorter { Target::Any { host, port } } else { Target::Tcp { host, port } };
         Self { address: Address { text, target, is_tls }, tls, cluster: None, ..self.clone() }
     }
 }
@@ -88,6 +106,9 @@ impl fmt::Display for Endpoint {
 /// What an address over TLS begins with.
 pub const TLS_SCHEME: &str = "grpcs://";
 
+/// What an address begins with that has a scheme.
+const SCHEMES: [&str; 5] = [TLS_SCHEME, "ipv4:", "ipv6:", "dns:", "unix:"];
+
 /// A parsed address. An invalid address is kept, because a client reports it on its first call and not when it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
@@ -103,8 +124,9 @@ enum Target {
     Any { host: String, port: u16 },
     /// `ipv4:`, `ipv6:`, `dns:`: always TCP.
     Tcp { host: String, port: u16 },
-    /// `ipv4:` or `ipv6:` with several different entries: always TCP.
-    List(Vec<(String, u16)>),
+    /// Several different entries: with `ipv4:` or `ipv6:` always TCP. With `or_shorter`, the client chooses the shortest
+    /// road to each.
+    List { entries: Vec<(String, u16)>, or_shorter: bool },
     /// `dns:` with a name, which may have several addresses: always TCP.
     Name { host: String, port: u16 },
     /// `unix:path`.
@@ -153,6 +175,24 @@ impl Address {
             (target, _) => target,
         };
         Self { text: text.to_owned(), target, is_tls: rest.is_some() }
+    }
+
+    /// Parses the address of a cluster, which may also be `host:port,host:port`: the client then chooses the shortest road
+    /// to each shard, as it does for the only entry of a list.
+    pub fn of_cluster(text: &str) -> Self {
+        let address = Self::parse(text);
+        if address.target != Target::Bad(None)
+            || !text.contains(',')
+            || SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+        {
+            return address;
+        }
+        let target = match list(text) {
+            Target::List { entries, .. } => Target::List { entries, or_shorter: true },
+            Target::Tcp { host, port } => Target::Any { host, port },
+            target => target,
+        };
+        Self { target, ..address }
     }
 
     /// Parses an address without the scheme of TLS.
@@ -208,7 +248,7 @@ impl Address {
     /// Returns the servers of a list or of a name. `None` for an address of one server.
     pub fn several(&self) -> Option<Several<'_>> {
         match &self.target {
-            Target::List(entries) => Some(Several::List(entries)),
+            Target::List { entries, .. } => Some(Several::List(entries)),
             Target::Name { host, port } => Some(Several::Name(host, *port)),
             _ => None,
         }
@@ -224,7 +264,7 @@ impl Address {
             Target::Tcp { host, port } | Target::Name { host, port } => {
                 Ok(Place::Tcp { host, port: *port, or_shorter: false })
             }
-            Target::List(entries) => match entries.first() {
+            Target::List { entries, .. } => match entries.first() {
                 Some((host, port)) => Ok(Place::Tcp { host, port: *port, or_shorter: false }),
                 None => Err(self.invalid("a list needs an entry")),
             },
@@ -265,13 +305,15 @@ fn list(text: &str) -> Target {
     }
     match entries.len() {
         1 => entries.pop().map_or(Target::Bad(None), |(host, port)| Target::Tcp { host, port }),
-        _ => Target::List(entries),
+        _ => Target::List { entries, or_shorter: false },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::cluster::{OnShardLoss, Placement};
+    use std::time::Duration;
 
     #[test]
     fn addresses_are_parsed_like_those_of_grpc() {
@@ -312,6 +354,36 @@ mod tests {
         for text in one {
             assert_eq!(Address::parse(text).several(), None, "{text}");
             assert!(Address::parse(text).place().is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shards_are_reached_over_the_shortest_road_unless_a_scheme_says_tcp() {
+        let listed = |text: &str| {
+            let options = ClusterOptions {
+                on_shard_loss: OnShardLoss::Continue,
+                shard_timeout: Duration::from_secs(1),
+                placement: Placement::Episode,
+            };
+            let endpoint =
+                Endpoint { address: Address::of_cluster(text), cluster: Some(options), ..Endpoint::from("a:1") };
+            let is_short = |place: &Place<'_>| matches!(place, Place::Tcp { or_shorter: true, .. });
+            endpoint.listed().map(|all| {
+                let all = all.iter().map(|one| (one.to_string(), is_short(&one.address.place().unwrap())));
+                all.collect::<Vec<_>>()
+            })
+        };
+        let all =
+            |texts: &[&str], is_short| Some(texts.iter().map(|&text| (text.into(), is_short)).collect::<Vec<_>>());
+        assert_eq!(listed("a:1,b:2"), all(&["a:1", "b:2"], true));
+        assert_eq!(listed("a:1,[::1]:2"), all(&["a:1", "[::1]:2"], true));
+        assert_eq!(listed("a:1"), all(&["a:1"], true));
+        assert_eq!(listed("a:1,a:1"), all(&["a:1,a:1"], true));
+        assert_eq!(listed("ipv4:a:1,b:2"), all(&["ipv4:a:1", "ipv4:b:2"], false));
+        assert_eq!(listed("grpcs://a:1,b:2"), all(&["grpcs://ipv4:a:1", "grpcs://ipv4:b:2"], false));
+        assert_eq!(listed("dns:///name:1"), None);
+        for text in ["a:1,b", "a:1,", "http://a:1,b:2", "dns:///a:1,b:2", "a:1,unix:/b"] {
+            assert!(Address::of_cluster(text).place().is_err(), "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use crate::client::{DrawCall, RaceCall};
 use crate::replay_v1::proto::Shard;
 use crate::transport::cluster::ClusterOptions;
 use parking_lot::Mutex;
-use reverb_core::Race;
+use reverb_core::{Error, Race};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct Counts {
     pub spare_arrivals: u64,
     /// The shards that were missing in the last round, by their addresses.
     pub missing: Vec<Arc<str>>,
+    /// Those that are connected, but have not answered in time, nor since.
+    pub slow: Vec<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +76,8 @@ impl Cluster {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
-        self.known.lock().counts.clone()
+        let known = self.known.lock();
+        Counts { slow: known.silent.keys().cloned().collect(), ..known.counts.clone() }
     }
 
     /// Returns the race for so many items of a table. Without sums, it is the longest: every shard is cut at the limit.
@@ -151,6 +154,17 @@ impl Cluster {
     pub fn is_stopped(&self) -> bool {
         let known = self.known.lock();
         !known.addresses.is_empty() && known.addresses.iter().all(|peer| known.stopped.contains(peer))
+    }
+
+    /// Returns the number of the shard that was seen last at an address.
+    pub fn id(&self, peer: &str) -> Option<u32> {
+        self.known.lock().shards.get(peer).copied()
+    }
+
+    /// Says which shards are missing, and why.
+    pub fn names(&self, missing: &[(Arc<str>, Error)]) -> String {
+        let names = missing.iter().map(|(peer, error)| format!("{} is missing: {error}", self.name(peer)));
+        names.collect::<Vec<_>>().join("; ")
     }
 
     /// Names the shard at an address.

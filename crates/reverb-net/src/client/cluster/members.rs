@@ -2,7 +2,7 @@
 
 use super::known::Cluster;
 use crate::client::road::Road;
-use crate::client::servers::Servers;
+use crate::client::servers::{PeerRoads, Servers};
 use crate::replay_v1::proto::Shard;
 use crate::transport::cluster::OnShardLoss;
 use reverb_core::{Error, Result};
@@ -64,9 +64,24 @@ pub fn all_stopped(servers: &Servers) -> Error {
     Error::ServerStopped(format!("all shards of the cluster at {} were stopped for good", servers.address()))
 }
 
+/// Returns the shards that take part, of all that were found.
+///
+/// # Errors
+/// Those of [`sorted`]. [`Error::Unavailable`] if none takes part.
+pub fn present(cluster: &Cluster, found: PeerRoads) -> Result<Vec<(Arc<str>, Road)>> {
+    let Members { present, missing } = sorted(cluster, found)?;
+    if present.is_empty() {
+        return Err(Error::Unavailable(cluster.names(&missing)));
+    }
+    Ok(present.into_iter().map(|member| (member.peer, member.road)).collect())
+}
+
 /// Tells the shards that take part from those that are missing. Of two servers that are the same shard, the one that was
 /// seen first is older, and is neither.
-fn sorted(cluster: &Cluster, found: Vec<(Arc<str>, Result<Road>)>) -> Result<Members> {
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with the name of a server that is no shard of the same cluster.
+pub fn sorted(cluster: &Cluster, found: PeerRoads) -> Result<Members> {
     cluster.set_addresses(found.iter().map(|(peer, _)| peer.clone()).collect());
     let mut seen: Vec<(usize, Member)> = Vec::with_capacity(found.len());
     let mut missing = Missing::new();

@@ -6,6 +6,7 @@
 mod gathered;
 mod join;
 mod known;
+mod listed;
 mod members;
 mod parts;
 mod round;
@@ -13,5 +14,7 @@ mod sample;
 mod wait;
 
 pub use known::{Cluster, Counts};
+pub use listed::{ListedShard, listed};
+pub use members::present;
 pub use parts::Parts;
 pub use sample::{begin_sample, sample};

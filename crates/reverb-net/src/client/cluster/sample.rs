@@ -113,10 +113,10 @@ impl ClusterDraw<'_> {
                 }
                 Ok(true)
             }
-            OnShardLoss::Continue | OnShardLoss::Raise => Err(Error::Unavailable(self.names(missing))),
+            OnShardLoss::Continue | OnShardLoss::Raise => Err(Error::Unavailable(self.cluster.names(missing))),
             OnShardLoss::Wait => {
                 let since = *self.missing_since.get_or_insert_with(Instant::now);
-                let (now, names) = (Instant::now(), self.names(missing));
+                let (now, names) = (Instant::now(), self.cluster.names(missing));
                 if self.deadline.is_some_and(|deadline| now >= deadline) {
                     return Err(Error::DeadlineExceeded(names));
                 }
@@ -137,11 +137,11 @@ impl ClusterDraw<'_> {
             return Err(all_stopped(self.servers));
         }
         if self.cluster.options.on_shard_loss == OnShardLoss::Raise && !lost.is_empty() {
-            return Err(Error::Unavailable(self.names(&lost)));
+            return Err(Error::Unavailable(self.cluster.names(&lost)));
         }
         self.begin_again();
         // A server that is about to stop refuses calls for a moment before it closes its connections.
-        let names = self.names(&lost);
+        let names = self.cluster.names(&lost);
         self.wait.pause(&self.request.table, self.deadline, || names).await;
         Ok(())
     }
@@ -155,7 +155,7 @@ impl ClusterDraw<'_> {
         let reason = || {
             let (items, shards) = (counted(size, "item"), counted(present.len() as u64, "shard"));
             let wanted = self.request.draw.at_least.max(1);
-            let missing = if missing.is_empty() { String::new() } else { format!("; {}", self.names(missing)) };
+            let missing = if missing.is_empty() { String::new() } else { format!("; {}", self.cluster.names(missing)) };
             format!("{wanted} to be drawn, and {shards} together have {items}{missing}")
         };
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -178,11 +178,5 @@ impl ClusterDraw<'_> {
     /// Gives back what was drawn.
     fn begin_again(&mut self) {
         (self.gathered, self.next) = (Gathered::default(), None);
-    }
-
-    /// Says which shards are missing, and why.
-    fn names(&self, missing: &[(Arc<str>, Error)]) -> String {
-        let names = missing.iter().map(|(peer, error)| format!("{} is missing: {error}", self.cluster.name(peer)));
-        names.collect::<Vec<_>>().join("; ")
     }
 }

@@ -6,6 +6,7 @@ use crate::client::road::Road;
 use crate::transport::address::Endpoint;
 use crate::transport::back_off::BackOff;
 use reverb_core::{Error, Result};
+use reverb_service::Transport;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -116,13 +117,22 @@ impl Member {
 
 impl Members {
     /// Makes the servers of a list.
-    pub fn listed(endpoints: impl Iterator<Item = Endpoint>) -> Self {
-        Self { list: endpoints.map(Member::new).collect(), look_up: None, connections: 0, has_begun: false }
+    pub fn listed(endpoints: Vec<Endpoint>) -> Self {
+        Self { list: endpoints.into_iter().map(Member::new).collect(), look_up: None, connections: 0, has_begun: false }
     }
 
     /// Makes the servers of a name that was not looked up yet.
     pub fn of_name() -> Self {
         Self { list: Vec::new(), look_up: Some(LookUp::default()), connections: 0, has_begun: false }
+    }
+
+    /// Adds servers to a list, which are to be tried now. Those that are there already stay.
+    pub fn add(&mut self, endpoints: &[Endpoint], now: Instant) {
+        for endpoint in endpoints {
+            if !self.list.iter().any(|known| known.endpoint == *endpoint) {
+                self.list.push(Member { next_attempt: now, ..Member::new(endpoint.clone()) });
+            }
+        }
     }
 
     /// Removes lost connections, so that their servers are tried again.
@@ -198,11 +208,7 @@ impl Members {
         let error = match found {
             Ok(found) => {
                 self.list.retain(|member| member.road.is_some() || found.contains(&member.endpoint));
-                for endpoint in found {
-                    if !self.list.iter().any(|known| known.endpoint == endpoint) {
-                        self.list.push(Member::new(endpoint));
-                    }
-                }
+                self.add(&found, now);
                 None
             }
             Err(error) => Some(error),
@@ -242,10 +248,15 @@ impl Members {
 
     /// Returns the roads to all servers; of those that are down, the reasons. `None` if no server is connected.
     pub fn all(&mut self) -> Option<Vec<(Arc<str>, Result<Road>)>> {
-        let all: Vec<_> = self.counted().map(|(member, road)| (member.peer.clone(), road)).collect();
+        let all = self.now();
         let is_reached = all.iter().any(|(_, road)| road.is_ok());
         self.has_begun |= is_reached;
         is_reached.then_some(all)
+    }
+
+    /// As [`Members::all`], also if no server is connected.
+    pub fn now(&self) -> Vec<(Arc<str>, Result<Road>)> {
+        self.counted().map(|(member, road)| (member.peer.clone(), road)).collect()
     }
 
     /// Returns what is known of the keys that each server has, for the servers of [`Members::all`].
@@ -358,10 +369,15 @@ impl Members {
             return Some(road.name());
         }
         let number = if reached == all { format!("{all} servers") } else { format!("{reached} of {all} servers") };
+        let has_unix = open.iter().any(|road| road.transport() == Transport::Unix);
+        let has_tcp = !has_unix || open.iter().any(|road| road.transport() == Transport::Tcp);
+        let transports = [(has_unix, Transport::Unix), (has_tcp, Transport::Tcp)];
+        let transports: Vec<_> = transports.iter().filter(|(has, _)| *has).map(|(_, of)| of.name()).collect();
+        let transports = transports.join(", ");
         Some(match open.iter().filter(|road| road.is_of_dm_reverb()).count() {
-            0 => format!("tcp ({number})"),
-            some if some == reached => format!("tcp ({number}, dm-reverb)"),
-            some => format!("tcp ({number}, {some} of dm-reverb)"),
+            0 => format!("{transports} ({number})"),
+            some if some == reached => format!("{transports} ({number}, dm-reverb)"),
+            some => format!("{transports} ({number}, {some} of dm-reverb)"),
         })
     }
 }

@@ -5,7 +5,7 @@ use super::members::{Members, Wanted};
 use super::owners::Owners;
 use super::placer::Placer;
 use super::told;
-use crate::client::cluster::Cluster;
+use crate::client::cluster::{Cluster, present};
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
 use crate::client::road::Road;
@@ -62,12 +62,7 @@ pub struct Servers {
 impl Servers {
     /// Makes the servers of an endpoint. Nothing is contacted yet.
     pub fn new(endpoint: Endpoint, session: Arc<Session>) -> Self {
-        let members = match endpoint.address.several() {
-            Some(Several::List(entries)) => {
-                Members::listed(entries.iter().map(|(host, port)| endpoint.member(host, *port)))
-            }
-            _ => Members::of_name(),
-        };
+        let members = endpoint.listed().map_or_else(Members::of_name, Members::listed);
         // Clients that begin at the same time begin with different servers.
         let turns = std::array::from_fn(|_| AtomicUsize::new(rand::random_range(0..1 << 16)));
         let cluster = endpoint.cluster.map(|options| Arc::new(Cluster::new(options)));
@@ -89,21 +84,21 @@ impl Servers {
     /// [`Error::Unavailable`] if no server can be reached, or [`Error::Unreached`] if the deadline passes first.
     pub async fn road(self: &Arc<Self>, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
         let wanted = home.map_or(Wanted::Any, Wanted::Home);
-        self.reach(wanted, deadline, |members| {
-            let all = members.all()?;
-            if let Some((_, Ok(road))) = home.and_then(|home| all.iter().find(|(peer, _)| &**peer == home)) {
-                return Some(road.clone());
+        let all = self.reach(wanted, deadline, Members::all).await?;
+        let mut roads = match &self.cluster {
+            Some(cluster) => present(cluster, all)?,
+            None => all.into_iter().filter_map(|(peer, road)| Some((peer, road.ok()?))).collect(),
+        };
+        if let Some((_, road)) = home.and_then(|home| roads.iter().find(|(peer, _)| &**peer == home)) {
+            return Ok(road.clone());
+        }
+        let chosen = match turn {
+            Turn::Insert | Turn::Write if self.cluster.is_some() => {
+                self.placement.choose(roads.len(), |place| roads[place].1.load())
             }
-            let mut roads: Vec<_> = all.into_iter().filter_map(|(_, road)| road.ok()).collect();
-            let chosen = match turn {
-                Turn::Insert | Turn::Write if self.cluster().is_some() => {
-                    self.placement.choose(roads.len(), |place| roads[place].load())
-                }
-                turn => self.turns[turn as usize].fetch_add(1, Relaxed) % roads.len(),
-            };
-            Some(roads.swap_remove(chosen))
-        })
-        .await
+            turn => self.turns[turn as usize].fetch_add(1, Relaxed) % roads.len(),
+        };
+        Ok(roads.swap_remove(chosen).1)
     }
 
     /// Returns the roads to all servers, in the order of the list. Instead of a road, a server that is down has the reason.
@@ -119,8 +114,14 @@ impl Servers {
     ///
     /// # Errors
     /// Those of [`Servers::road`].
-    pub async fn known(self: &Arc<Self>, deadline: Option<Instant>) -> Result<Vec<(Arc<str>, Result<Road>)>> {
+    pub async fn known(self: &Arc<Self>, deadline: Option<Instant>) -> Result<PeerRoads> {
         self.reach(Wanted::Any, deadline, Members::all).await
+    }
+
+    /// As [`Servers::all`]. If no server can be reached, all have their reasons.
+    pub async fn all_or_none(self: &Arc<Self>, deadline: Option<Instant>) -> PeerRoads {
+        let all = self.all(deadline).await;
+        all.unwrap_or_else(|_| self.members.lock().now())
     }
 
     /// Returns what is known of the cluster that the servers are. `None` if they are used as they are.
@@ -306,6 +307,7 @@ impl Servers {
 
     /// Begins the attempts that are due. Must be called in the context of a runtime.
     fn begin_attempts(self: &Arc<Self>, members: &mut Members, now: Instant) {
+        members.add(&self.session.added.load(), now);
         members.note_lost(now);
         if let Some(Several::Name(host, port)) = self.endpoint.address.several()
             && members.take_look_up(now)

@@ -4,6 +4,7 @@ use super::receipts::Receipts;
 use crate::replay_v1::headers::hex;
 use crate::replay_v1::proto;
 use crate::replay_v1::wire::load_from_wire;
+use crate::transport::address::Endpoint;
 use crate::transport::authorized::Bearer;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -29,6 +30,8 @@ pub struct Session {
     key_slots: ArcSwap<KeySlots>,
     /// Number of keys whose shard was missing, so that calls went on without their items.
     pub keys_passed_over: AtomicU64,
+    /// The servers of the address with those that were added later.
+    pub added: ArcSwap<Vec<Endpoint>>,
 }
 
 /// The connections that a client has had in one process.
@@ -80,6 +83,7 @@ impl Default for Session {
             connections: ArcSwap::from_pointee(Connections::new(id)),
             key_slots,
             keys_passed_over: AtomicU64::new(0),
+            added: ArcSwap::default(),
         }
     }
 }
