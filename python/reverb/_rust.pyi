@@ -695,6 +695,15 @@ class Client:
     def disconnect(self) -> None:
         """As `close` without a wait, for a client whose calls are those of `Calls`."""
 
+    def shards(self, timeout: float | None) -> list[tuple[int | None, str, bytes | None]]:
+        """Returns the id, the address and the answer to `observe` of each shard of a cluster; None of missing ones."""
+
+    def add_shards(self, endpoint: Endpoint) -> None:
+        """Takes the shards that an endpoint lists beyond those of the client, and waits until they were tried."""
+
+    def cluster_counts(self) -> tuple[int, int, list[str], list[str], int]:
+        """Returns rounds, spare arrivals, addresses of missing and of slow shards, and keys that were passed over."""
+
     def server_info(self, timeout: float | None) -> list[bytes]:
         """A serialized `deepmind.reverb.TableInfo` for each table."""
 

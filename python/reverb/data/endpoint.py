@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reverb.data import checks
+from reverb.data.cluster_options import ClusterOptions
 from reverb.data.tls import TLS
 
 # Users have numbers of 32 bits, of which the last stands for none.
@@ -27,6 +28,7 @@ class Endpoint:
       token_file: Path of the file with the token, which is read for each connection; None leaves it to the environment.
       allow_insecure: Whether the token may be sent over TCP without TLS; None leaves it to the environment.
       unix_peers: Numbers of the users whose servers are trusted at Unix sockets, beside the own user and root.
+      cluster: How to use the servers as one buffer; None uses them as they are.
     """
 
     address: str
@@ -35,6 +37,7 @@ class Endpoint:
     token_file: str | None = None
     allow_insecure: bool | None = None
     unix_peers: tuple[int, ...] = ()
+    cluster: ClusterOptions | None = None
 
     @staticmethod
     def of(server: "str | Endpoint") -> "Endpoint":
