@@ -4,6 +4,7 @@ mod call;
 mod cluster;
 mod connect;
 pub mod health;
+mod join;
 mod pending_draw;
 mod persistent;
 mod road;

@@ -13,6 +13,9 @@ use reverb_service::{Load, Replay, Transport};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The address and the road of each server, or the reason why it is down.
+pub type PeerRoads = Vec<(Arc<str>, Result<Road>)>;
+
 /// How a client reaches its server.
 #[derive(Debug, Clone)]
 pub enum Road {

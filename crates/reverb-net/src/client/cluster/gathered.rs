@@ -1,7 +1,7 @@
 //! The draws that a batch has so far.
 
-use super::members::Member;
 use super::parts::Parts;
+use super::sorted::Member;
 use crate::client::DrawCall;
 use reverb_core::{CopiedBatch, Error, RaceWinner, Result, ShardBatch, merge_batches};
 use reverb_service::Batch;

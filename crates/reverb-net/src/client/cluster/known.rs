@@ -1,6 +1,6 @@
 //! What a client knows of its cluster from earlier rounds.
 
-use super::join::ends_now;
+use crate::client::join::ends_now;
 use crate::client::{DrawCall, RaceCall};
 use crate::replay_v1::proto::Shard;
 use crate::transport::cluster::ClusterOptions;

@@ -1,7 +1,7 @@
 //! What is known of each shard of a cluster.
 
-use super::join::{Asking, join_until};
-use super::members::{Members, sorted};
+use super::sorted::{Members, sorted};
+use crate::client::join::{Asking, join_until};
 use crate::client::road::Road;
 use crate::client::servers::Servers;
 use crate::client::unary::Observe;

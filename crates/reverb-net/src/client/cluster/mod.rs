@@ -4,17 +4,17 @@
 //! lost within a round, the draw begins again.
 
 mod gathered;
-mod join;
 mod known;
 mod listed;
 mod members;
 mod parts;
 mod round;
 mod sample;
+mod sorted;
 mod wait;
 
 pub use known::{Cluster, Counts};
 pub use listed::{ListedShard, listed};
-pub use members::present;
 pub use parts::Parts;
 pub use sample::{begin_sample, sample};
+pub use sorted::{check_shards, present};

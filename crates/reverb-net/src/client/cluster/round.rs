@@ -1,9 +1,9 @@
 //! One round of a draw: a race of all shards that take part.
 
 use super::gathered::RoundPart;
-use super::join::{Asking, join_until};
 use super::known::{Cluster, Probe};
-use super::members::{Member, Missing};
+use super::sorted::{Member, Missing};
+use crate::client::join::{Asking, join_until};
 use crate::client::servers::{at_server, is_lost};
 use crate::client::streamed::BeginRace;
 use crate::client::{DrawCall, RaceCall, RaceRequest};

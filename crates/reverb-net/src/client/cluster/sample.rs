@@ -2,11 +2,12 @@
 
 use super::gathered::Gathered;
 use super::known::{Cluster, bounded};
-use super::members::{Members, Missing, all_stopped, members};
+use super::members::members;
 use super::round::{Ended, Round};
+use super::sorted::{Members, Missing};
 use super::wait::Wait;
 use crate::client::pending_draw::{BegunDraw, Draw, PendingDraw, Sampled};
-use crate::client::servers::Servers;
+use crate::client::servers::{LOSS_TIME, Servers};
 use crate::replay_v1::client::GRACE;
 use crate::transport::cluster::OnShardLoss;
 use reverb_core::words::counted;
@@ -14,15 +15,10 @@ use reverb_core::{AfterRound, Error, Race, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::{MAX_DRAWN, TIMED_OUT};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Maximum number of items of a round: what a table draws under one lock.
 const MAX_ROUND: usize = 1 << 14;
-
-// limit (Connections and calls): time for which a call of a cluster with `on_shard_loss="wait"` waits for a missing shard
-// | {} | `UnavailableError`
-/// Time for which a draw waits for a missing shard.
-const LOSS_TIME: Duration = Duration::from_secs(300);
 
 /// Draws a batch from all shards of a cluster as from one table.
 ///
@@ -134,7 +130,7 @@ impl ClusterDraw<'_> {
     /// Decides what becomes of the draw after shards were lost within a round.
     async fn after_loss(&mut self, lost: Missing) -> Result<()> {
         if self.cluster.is_stopped() {
-            return Err(all_stopped(self.servers));
+            return Err(self.servers.over());
         }
         if self.cluster.options.on_shard_loss == OnShardLoss::Raise && !lost.is_empty() {
             return Err(Error::Unavailable(self.cluster.names(&lost)));

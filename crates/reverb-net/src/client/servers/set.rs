@@ -5,15 +5,14 @@ use super::members::{Members, Wanted};
 use super::owners::Owners;
 use super::placer::Placer;
 use super::told;
-use crate::client::cluster::{Cluster, present};
+use crate::client::cluster::{Cluster, check_shards, present};
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
-use crate::client::road::Road;
+use crate::client::road::{PeerRoads, Road};
 use crate::client::streamed::{Insert, Sample};
 use crate::replay_v1::client::Session;
 use crate::transport::address::{Endpoint, Several};
 use crate::transport::back_off::BackOff;
-use crate::transport::cluster::ClusterOptions;
 use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use rand::SeedableRng;
@@ -39,9 +38,6 @@ pub enum Turn {
     /// Any other call. Clients of several servers make these calls at all of them.
     Other,
 }
-
-/// The address and the road of each server, or the reason why it is down.
-pub type PeerRoads = Vec<(Arc<str>, Result<Road>)>;
 
 /// The servers of a list, or of a name with several addresses.
 #[derive(Debug)]
@@ -85,7 +81,7 @@ impl Servers {
     pub async fn road(self: &Arc<Self>, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
         let wanted = home.map_or(Wanted::Any, Wanted::Home);
         let all = self.reach(wanted, deadline, Members::all).await?;
-        let mut roads = match &self.cluster {
+        let mut roads: Vec<_> = match &self.cluster {
             Some(cluster) => present(cluster, all)?,
             None => all.into_iter().filter_map(|(peer, road)| Some((peer, road.ok()?))).collect(),
         };
@@ -104,9 +100,13 @@ impl Servers {
     /// Returns the roads to all servers, in the order of the list. Instead of a road, a server that is down has the reason.
     ///
     /// # Errors
-    /// Those of [`Servers::road`].
+    /// Those of [`Servers::road`]. [`Error::InvalidArgument`] with the name of a server that is no shard of the same cluster.
     pub async fn all(self: &Arc<Self>, deadline: Option<Instant>) -> Result<PeerRoads> {
-        self.reach(Wanted::All, deadline, Members::all).await
+        let all = self.reach(Wanted::All, deadline, Members::all).await?;
+        if self.cluster.is_some() {
+            check_shards(&all)?;
+        }
+        Ok(all)
     }
 
     /// Returns the roads to all servers as they are now, as [`Servers::all`] does. Waits only for the first attempts to
@@ -140,9 +140,12 @@ impl Servers {
     /// As [`Servers::all`], with what is known of the keys of each server.
     ///
     /// # Errors
-    /// Those of [`Servers::road`].
+    /// Those of [`Servers::road`]. [`Error::InvalidArgument`] with the name of a server that is no shard of the same cluster.
     pub async fn shards(self: &Arc<Self>, deadline: Option<Instant>) -> Result<(PeerRoads, Owners)> {
-        self.reach(Wanted::All, deadline, |members| Some((members.all()?, members.owners()))).await
+        let (all, owners) =
+            self.reach(Wanted::All, deadline, |members| Some((members.all()?, members.owners()))).await?;
+        check_shards(&all)?;
+        Ok((all, owners))
     }
 
     /// Waits until a server is reached, or until `until`, or until all servers were stopped for good.
@@ -167,11 +170,6 @@ impl Servers {
         }
     }
 
-    /// How the servers are used as one buffer. `None` if they are used as they are.
-    pub fn cluster_options(&self) -> Option<ClusterOptions> {
-        self.endpoint.cluster
-    }
-
     /// Whether all servers have said that they were stopped for good.
     pub fn are_over(&self) -> bool {
         self.members.lock().are_over()
@@ -182,9 +180,9 @@ impl Servers {
         self.session.keys_passed_over.fetch_add(keys, Relaxed);
     }
 
-    /// Returns the error of a cluster whose servers were all stopped for good.
+    /// Returns the error of a cluster whose shards were all stopped for good.
     pub fn over(&self) -> Error {
-        Error::ServerStopped(format!("the servers at {} were stopped for good", self.endpoint))
+        Error::ServerStopped(format!("all shards of the cluster at {} were stopped for good", self.address()))
     }
 
     /// Returns the roads to the servers that are connected now.
@@ -280,7 +278,7 @@ impl Servers {
                 let found = if may_choose { choose(&mut members) } else { None };
                 let found = match found {
                     Some(found) => Ok(Some((found, members.take_notices(self.endpoint.address.text())))),
-                    None if self.cluster_options().is_some() && members.have_no_successor() => Err(self.over()),
+                    None if self.cluster.is_some() && members.have_no_successor() => Err(self.over()),
                     None => match members.refusal() {
                         Some(error) if is_known => Err(error),
                         _ if is_late => {

@@ -2,10 +2,10 @@
 
 use super::at_server::is_lost;
 use super::owners::Owners;
-use super::set::PeerRoads;
-use super::to_all::{All, Answers, Reached, join, of_all, reached_and_lost};
+use super::to_all::{All, Answers, Reached, of_all, reached_and_lost};
 use crate::client::call::Call;
-use crate::client::road::Road;
+use crate::client::join::join;
+use crate::client::road::{PeerRoads, Road};
 use crate::client::started::Rest;
 use crate::transport::back_off::BackOff;
 use crate::transport::cluster::{ClusterOptions, OnShardLoss};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 // limit (Connections and calls): time for which a call waits for a missing shard of a cluster that is used with
 // `on_shard_loss="wait"` | {}, or until its deadline | `UnavailableError`
 /// Maximum time for which a call waits for a missing shard.
-const WAIT_TIME: Duration = Duration::from_secs(300);
+pub const LOSS_TIME: Duration = Duration::from_secs(300);
 
 /// The shards of a cluster, for one call.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ impl<'s> All<'s> {
     /// # Errors
     /// Those of [`super::Servers::road`].
     pub async fn shards(&self) -> Result<Option<Shards<'s>>> {
-        let Some(cluster) = self.servers.cluster_options() else { return Ok(None) };
-        let give_up = Instant::now() + WAIT_TIME;
+        let Some(cluster) = self.servers.cluster().map(|cluster| cluster.options) else { return Ok(None) };
+        let give_up = Instant::now() + LOSS_TIME;
         let give_up = self.deadline.map_or(give_up, |deadline| deadline.min(give_up));
         let wait_until = (cluster.on_shard_loss == OnShardLoss::Wait).then_some(give_up);
         let (roads, owners) = loop {

@@ -3,10 +3,10 @@
 use super::at_server::{at_server, is_lost};
 use super::set::Servers;
 use crate::client::call::Call;
-use crate::client::started::{Rest, Started};
+use crate::client::join::join;
+use crate::client::started::Started;
 use reverb_core::{Error, Result};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Instant;
 
 /// The answer of each server.
@@ -72,23 +72,6 @@ impl All<'_> {
             self.servers.address()
         ))
     }
-}
-
-/// Awaits several calls at the same time.
-pub async fn join<T>(mut calls: Vec<Rest<'_, T>>) -> Vec<Result<T>> {
-    let mut answers: Vec<Option<Result<T>>> = calls.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (call, answer) in calls.iter_mut().zip(&mut answers) {
-            if answer.is_none()
-                && let Poll::Ready(result) = call.as_mut().poll(context)
-            {
-                *answer = Some(result);
-            }
-        }
-        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    answers.into_iter().flatten().collect()
 }
 
 /// Returns the answers if all servers have answered.
