@@ -3,6 +3,7 @@
 mod call;
 mod cluster;
 mod connect;
+mod explained;
 pub mod health;
 mod join;
 mod pending_draw;

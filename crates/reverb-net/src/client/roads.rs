@@ -1,6 +1,7 @@
 //! The road to the server of a client, or those to all its servers. No other module distinguishes the two.
 
 use super::cluster;
+use super::explained::explain_draws;
 use super::pending_draw::Sampled;
 use super::road::Road;
 use super::servers::{All, Servers, ToAll, Turn};
@@ -99,7 +100,13 @@ impl Roads {
     pub async fn one(&self, turn: Turn, home: Option<&str>, deadline: Option<Instant>) -> Result<Road> {
         match self {
             Self::One(road) => Ok(road.clone()),
-            Self::Several(servers) => servers.road(turn, home, deadline).await,
+            Self::Several(servers) => {
+                let road = servers.road(turn, home, deadline).await;
+                if turn == Turn::Draw {
+                    explain_draws(servers);
+                }
+                road
+            }
         }
     }
 
@@ -119,7 +126,11 @@ impl Roads {
             Self::Several(servers) => Started::elsewhere(async move {
                 match servers.cluster() {
                     Some(_) => cluster::sample(&servers, request, deadline).await,
-                    None => servers.sample(request, deadline).await,
+                    None => {
+                        let sampled = servers.sample(request, deadline).await;
+                        explain_draws(&servers);
+                        sampled
+                    }
                 }
             }),
         }

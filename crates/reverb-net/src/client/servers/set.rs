@@ -22,7 +22,7 @@ use reverb_service::local::BatchRequest;
 use reverb_service::{Transport, warn};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tokio::sync::watch;
 
@@ -51,6 +51,8 @@ pub struct Servers {
     placement: Placer,
     /// The number of roads that were chosen for each kind.
     turns: [AtomicUsize; 4],
+    /// Whether [`Servers::first_draw`] was answered.
+    has_drawn: AtomicBool,
     /// Notified after an attempt to reach a server has ended.
     changed: watch::Sender<()>,
 }
@@ -64,7 +66,7 @@ impl Servers {
         let cluster = endpoint.cluster.map(|options| Arc::new(Cluster::new(options)));
         let placement = Placer::new(SmallRng::from_os_rng());
         let (members, changed) = (Mutex::new(members), watch::Sender::new(()));
-        Self { endpoint, session, cluster, members, placement, turns, changed }
+        Self { endpoint, session, cluster, members, placement, turns, has_drawn: AtomicBool::new(false), changed }
     }
 
     /// Returns the address of all servers, as it was given.
@@ -183,6 +185,15 @@ impl Servers {
     /// Returns the error of a cluster whose shards were all stopped for good.
     pub fn over(&self) -> Error {
         Error::ServerStopped(format!("all shards of the cluster at {} were stopped for good", self.address()))
+    }
+
+    /// Returns a road for whoever is the first to ask after draws from several servers that are no cluster.
+    pub fn first_draw(&self) -> Option<Road> {
+        if self.cluster.is_some() || self.has_drawn.load(Relaxed) {
+            return None;
+        }
+        let road = self.reached().into_iter().nth(1)?;
+        (!self.has_drawn.swap(true, Relaxed)).then_some(road)
     }
 
     /// Returns the roads to the servers that are connected now.
