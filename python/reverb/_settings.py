@@ -309,6 +309,16 @@ SETTINGS = (
         help="File to which a line of JSON is added when somebody connects, resets, deletes, configures or is refused.",
     ),
     Setting(
+        *("shard_id", "shard.id", NUMBER, None),
+        shown="no shard",
+        help="Number of the shard of a cluster that the server is, from 0 to 255; needs the cluster.",
+    ),
+    Setting(
+        *("shard_cluster", "shard.cluster", TEXT, None),
+        shown="none",
+        help="Name of the cluster, the same for all of its shards; needs the number of the shard.",
+    ),
+    Setting(
         *("max_message_size", "max_message_size", NUMBER, _MAX_MESSAGE_SIZE),
         help="Maximum bytes of the data of one insert.",
         check=checks.as_count,
@@ -379,7 +389,6 @@ SETTINGS = (
 # An argument of `Server` that stands for several settings of `reverb serve`.
 _TLS = Setting("tls", "tls", TEXT, None, "Files of TLS.", check=_checked_tls, is_in_library=False)
 _TOKENS = Setting("tokens", "auth.tokens_file", TEXT, None, "Tokens.", check=_checked_tokens, is_in_library=False)
-# An argument of `Server` alone.
 _SHARD = Setting("shard", "shard", TEXT, None, "Shard of a cluster.", check=_checked_shard, is_in_library=False)
 # Those that are arguments of `Server`, by their names there.
 ARGUMENTS = {
@@ -561,19 +570,38 @@ def tokens_of(values: Mapping[str, Any]) -> Tokens | None:
     return Tokens(path) if path else None
 
 
+def shard_of(values: Mapping[str, Any]) -> Shard | None:
+    """The shard that a server is, by the names of its settings; None if it is none.
+
+    Raises:
+      ValueError: One of the number and the cluster is missing, or invalid.
+    """
+    number, cluster = values.get("shard_id"), values.get("shard_cluster") or None
+    if number in (None, "") and cluster is None:
+        return None
+    if number in (None, "") or cluster is None:
+        raise ValueError("a shard needs both shard_id and shard_cluster")
+    try:
+        return Shard(int(number), cluster)
+    except ValueError as error:
+        raise ValueError(f"shard_id={number!r}, shard_cluster={cluster!r}: {error}") from None
+
+
 def options_of_environment(given: Mapping[str, Any]) -> ServerOptions:
-    """The options of a server of the command `reverb_server`: the environment also names files of TLS and of tokens.
+    """The options of a server of the command `reverb_server`.
+
+    The environment also names files of TLS and of tokens, and the shard that the server is.
 
     Args:
       given: Values by the names of Server's arguments.
 
     Raises:
-      ValueError, TypeError: Those of `ServerOptions.of`, and of `tls_of`.
+      ValueError, TypeError: Those of `ServerOptions.of`, of `tls_of` and of `shard_of`.
     """
     values = {setting.name: os.environ.get(setting.variable) for setting in SETTINGS}
     users = _users_of("REVERB_UNIX_PEERS", values["unix_peers"] or "")
-    security = {"tls": tls_of(values), "tokens": tokens_of(values), "unix_peers": users}
-    return ServerOptions.of({**given, **security}).with_audit_log(values["audit_log"])
+    made = {"tls": tls_of(values), "tokens": tokens_of(values), "unix_peers": users, "shard": shard_of(values)}
+    return ServerOptions.of({**given, **made}).with_audit_log(values["audit_log"])
 
 
 def with_environment(endpoint: Endpoint) -> Endpoint:

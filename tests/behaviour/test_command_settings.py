@@ -41,6 +41,8 @@ VALUES = {
     "tokens_file": ("a.toml", "b.toml", "c.toml"),
     "unix_peers": ("1001", "1002,1003", "1004"),
     "audit_log": ("a.jsonl", "b.jsonl", "c.jsonl"),
+    "shard_id": (0, 200, 255),
+    "shard_cluster": ("a", "b", "c"),
     "checkpoint_path": ("/nowhere/a", "/nowhere/b", "/nowhere/c"),
     "interval": (10.0, 20.0, 30.0),
     "keep": (2, 3, 4),
@@ -63,6 +65,8 @@ NEEDED = {
     "tls_key": {"REVERB_TLS_CERT": "needed.pem"},
     "tls_client_ca": {"REVERB_TLS_CERT": "needed.pem", "REVERB_TLS_KEY": "needed.key"},
     "unix_peers": {"REVERB_TOKENS_FILE": "needed.toml"},
+    "shard_id": {"REVERB_SHARD_CLUSTER": "needed"},
+    "shard_cluster": {"REVERB_SHARD_ID": "7"},
 }
 
 

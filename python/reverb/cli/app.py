@@ -151,6 +151,10 @@ def serve(
         # unix_peers = [1001]   # users of containers, at the Unix socket
         # audit_log = "/var/log/reverb/audit.jsonl"
 
+        [shard]                 # of a cluster; or REVERB_SHARD_ID, such as the ordinal of a pod
+        id = 0
+        cluster = "replay"
+
         [metrics]
         per_table = "off"       # the sum of all tables
 

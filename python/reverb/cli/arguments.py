@@ -10,11 +10,16 @@ import typer
 from reverb import _binding
 from reverb._settings import ADDRESS, with_environment
 from reverb.cli import output
+from reverb.data.cluster_options import ClusterOptions
 from reverb.data.endpoint import Endpoint
 
 Address = Annotated[
     Endpoint,
-    typer.Argument(metavar="ADDRESS", envvar=ADDRESS, help="Address of the server, `host:port`."),
+    typer.Argument(
+        metavar="ADDRESS",
+        envvar=ADDRESS,
+        help="Address of the server, `host:port`; of a cluster, `host:port,host:port`.",
+    ),
 ]
 TableName = Annotated[str, typer.Argument(help="Name of the table.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -76,7 +81,10 @@ def _typed(parameter: inspect.Parameter) -> Any:
 
 def _endpoint(text: str, token_file: str | None, allow_insecure: bool) -> Endpoint:
     try:
-        endpoint = with_environment(Endpoint(text, token_file=token_file, allow_insecure=allow_insecure or None))
+        # Several addresses without a scheme are those of a cluster. No other client takes them.
+        cluster = ClusterOptions() if "," in text and ":" not in text.partition(",")[0].rpartition(":")[0] else None
+        endpoint = Endpoint(text, token_file=token_file, allow_insecure=allow_insecure or None, cluster=cluster)
+        endpoint = with_environment(endpoint)
         _binding.check_endpoint(endpoint)
     except ValueError as error:
         output.fail(error, output.WRONG_USAGE)

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, tls_of, tokens_of
+from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, shard_of, tls_of, tokens_of
 from reverb.cli.config import ServerConfig
 
 _LARGEST_PORT = 65_535
@@ -60,8 +60,7 @@ class Settings:
           ValueError, TypeError: A value is invalid.
         """
         given = {}
-        # No command starts a shard.
-        made = {"tls": tls_of(self.values), "tokens": tokens_of(self.values), "shard": None}
+        made = {"tls": tls_of(self.values), "tokens": tokens_of(self.values), "shard": shard_of(self.values)}
         for argument, setting in ARGUMENTS.items():
             value: Any = made[argument] if argument in made else self.values[setting.name]
             if argument == "http_port":
