@@ -12,7 +12,7 @@ from reverb.errors import DataLossError, ReverbError
 from reverb.exchange.arrow_in import to_items
 from reverb.exchange.arrow_out import to_record_batch
 from reverb.exchange.inserting import Inserter
-from reverb.exchange.items import items_of, open_table
+from reverb.exchange.items import items_of, open_tables
 from reverb.exchange.layout import Layout
 from reverb.exchange.progress import Progress
 
@@ -28,7 +28,8 @@ def to_arrow(source: Client | CheckpointTable, table: str | None = None) -> pa.R
 
     Args:
       source: A table of a checkpoint, or a client. With a client, its server saves a checkpoint, which must be on this
-        machine. The checkpoint is read into memory.
+        machine. The checkpoint is read into memory. Of several servers, the items of each follow those of the one
+        before.
       table: Name of the table to export, required with a client; None uses the checkpoint's table.
 
     Returns:
@@ -41,10 +42,14 @@ def to_arrow(source: Client | CheckpointTable, table: str | None = None) -> pa.R
       TableNotFoundError: The table does not exist.
       UnavailableError: The server or its checkpoint cannot be reached.
     """
-    opened = open_table(source, table)
+    return reader_of(open_tables(source, table))
+
+
+def reader_of(opened: list[CheckpointTable]) -> pa.RecordBatchReader:
+    """Reads all items of the parts of a table; see `to_arrow`."""
     portions = items_of(opened)
     first = next(portions, None)
-    layout = Layout.of(opened, first)
+    layout = Layout.of(opened[0], first)
     schema = layout.schema()
     every = itertools.chain([] if first is None else [first], portions)
     return pa.RecordBatchReader.from_batches(schema, (to_record_batch(items, layout, schema) for items in every))

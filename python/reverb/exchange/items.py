@@ -1,7 +1,7 @@
 """Items on their way between tables and files, in portions."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -59,11 +59,11 @@ def item_values(column: Column) -> Iterator[NDArray[Any]]:
         yield from column
 
 
-def open_table(source: CheckpointTable | Client, table: str | None) -> CheckpointTable:
-    """Opens a snapshot of all items of a table.
+def open_tables(source: CheckpointTable | Client, table: str | None) -> list[CheckpointTable]:
+    """Opens a snapshot of all items of a table: a part from each server.
 
     Args:
-      source: A checkpoint's table, or a client, whose server then saves a checkpoint.
+      source: A checkpoint's table, or a client, whose servers then save checkpoints, each at its own moment.
       table: Name of the table, required with a client; None uses the checkpoint's table.
 
     Raises:
@@ -76,22 +76,28 @@ def open_table(source: CheckpointTable | Client, table: str | None) -> Checkpoin
     if isinstance(source, CheckpointTable):
         if table not in (None, source.name):
             raise ValueError(f"`table` is {table!r}, but the source is table {source.name!r} of a checkpoint.")
-        return source
+        return [source]
     if not isinstance(source, Client):
         raise TypeError(f"`source` must be a Client or a table of a checkpoint, got {type(source).__name__}.")
     if table is None:
         raise ValueError("with a Client, `table` must name the table.")
-    path = source.checkpoint()
-    if not os.path.isdir(path):
-        raise UnavailableError(
-            f"the server at {source.server_address} saved its checkpoint to {path}, which is not on this machine: "
-            "export on the server's machine, or copy the checkpoint here and open it with reverb.checkpointers.open"
-        )
-    return open_checkpoint(path, tables=[table], limit_bytes=2**32).table(table)
+    paths = source.checkpoint().splitlines()
+    for path in paths:
+        if not os.path.isdir(path):
+            raise UnavailableError(
+                f"the server at {source.server_address} saved its checkpoint to {path}, which is not on this machine: "
+                "export on the server's machine, or copy the checkpoint here and open it with reverb.checkpointers.open"
+            )
+    return [open_checkpoint(path, tables=[table], limit_bytes=2**32).table(table) for path in paths]
 
 
-def items_of(table: CheckpointTable) -> Iterator[Items]:
-    """Yields all items of a table, some megabytes at a time. Items of one portion share dtypes and row shapes."""
+def items_of(tables: Iterable[CheckpointTable]) -> Iterator[Items]:
+    """Yields all items of tables, some megabytes at a time. Items of one portion share dtypes and row shapes."""
+    for table in tables:
+        yield from _items_of(table)
+
+
+def _items_of(table: CheckpointTable) -> Iterator[Items]:
     first, count, is_measured = 0, 1, False
     while (read := table._reader.batch(table.name, first, count, False)) is not None:
         fit = max(1, min(_MAX_ITEMS, TARGET_BYTES * len(read) // max(1, sum(map(_bytes_of, read.columns)))))

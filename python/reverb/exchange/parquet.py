@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from reverb.checkpoint_reader import CheckpointTable
 from reverb.client import Client
 from reverb.errors import DataLossError
-from reverb.exchange.arrow import insert_batches, to_arrow
-from reverb.exchange.items import TARGET_BYTES, open_table
+from reverb.exchange.arrow import insert_batches, reader_of
+from reverb.exchange.items import TARGET_BYTES, open_tables
 from reverb.exchange.layout import Layout
 from reverb.exchange.progress import Progress
 
@@ -46,13 +46,13 @@ def to_parquet(
       ValueError, TypeError, TableNotFoundError, UnavailableError: The same failures as in `to_arrow`.
     """
     path = os.fspath(path)
-    opened = open_table(source, table)
-    reader = to_arrow(opened)
+    opened = open_tables(source, table)
+    reader = reader_of(opened)
     count = 0
     # The partial file lies in the same folder, so that it can be renamed atomically.
     handle, partial = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or ".")
     try:
-        with os.fdopen(handle, "wb") as file, Progress(progress, "items", len(opened)) as bar:
+        with os.fdopen(handle, "wb") as file, Progress(progress, "items", sum(map(len, opened))) as bar:
             # Values in replay data seldom repeat, and compression finds those that do: dictionaries would not help.
             options: dict[str, Any] = {"use_dictionary": False, "write_page_checksum": True, "compression": compression}
             with pq.ParquetWriter(file, reader.schema, **options) as writer:
