@@ -89,6 +89,7 @@ class Client:
             allow_insecure=allow_insecure,
             unix_peers=unix_peers,
         )
+        self.ordinary.endpoint.check_for_event_loops()
         self._calls = self.ordinary.calls
         self._tables = ServerTables(self._calls)
 

@@ -9,7 +9,7 @@ __all__ = ["LOSSES", "PLACEMENTS", "SHARD_TIMEOUT", "ClusterOptions"]
 
 PLACEMENTS = ("episode", "writer")
 LOSSES = ("continue", "wait", "raise")
-# limit (Connections and calls): time after which a shard of a cluster that does not answer is missing | {} | what
+# limit (Connections and calls): time after which a shard of a cluster that does not answer is missing | {:time} | what
 # `on_shard_loss=` says becomes of the call | `shard_timeout=` of `reverb.cluster.connect`
 SHARD_TIMEOUT = 5.0
 # A shard holds what it has raced for twice this time.

@@ -67,6 +67,14 @@ class Endpoint:
         values: dict[str, Any] = {"tls": tls, "token": token, "allow_insecure": allow_insecure, "unix_peers": users}
         return dataclasses.replace(self, **{name: value for name, value in values.items() if value is not None})
 
+    def check_for_event_loops(self) -> None:
+        """Raises a ValueError if the servers are a cluster, of which event loops have no client."""
+        if self.cluster is not None:
+            raise ValueError(
+                f"reverb.aio has no client of a cluster, such as that at {self.address}: make the calls in threads, as "
+                "asyncio.to_thread does"
+            )
+
     @property
     def is_tls(self) -> bool:
         """Whether connections are made over TLS."""
