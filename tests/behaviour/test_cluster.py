@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, make_table
+from behaviour_support import PATIENCE_S, eventually, make_table
 from cluster_support import Shards, insert_each, prioritized_table
 
 import reverb
@@ -36,7 +36,7 @@ def test_draws_are_those_of_one_table(shards):
     np.testing.assert_array_equal(batch.data["x"].ravel(), [values[int(key)] for key in batch.info.key])
     [sample] = client.sample("table", emit_timesteps=False)
     assert sample.info.table_size == 30
-    assert sample.info.probability == values[int(sample.info.key)] / total
+    assert sample.info.probability == pytest.approx(values[int(sample.info.key)] / total)
 
 
 def test_inserts_go_to_all_shards_and_their_keys_tell_which(shards):
@@ -131,20 +131,32 @@ def test_stats_count_rounds(shards):
 def test_a_shard_is_added(shards):
     client = shards.start(2)
     insert_each(client, range(1, 10))
-    loader = NumpyLoader(client, "table", batch_size=4)
-    next(loader)
-    added = shards.add(2, [prioritized_table()])
-    added.localhost_client().insert({"x": np.int64(100)}, {"table": 1000.0})
+    assert set(client.sample_batch("table", 50).info.table_size) == {9}
+    added = add_filled(shards)
     client.add_shard(f"127.0.0.1:{added.port}")
+    # Already the next draw is one of all.
     assert set(client.sample_batch("table", 50).info.table_size) == {10}
     assert [shard.id for shard in client.shards()] == [0, 1, 2]
     again = pickle.loads(pickle.dumps(client))
     assert set(again.sample_batch("table", 50).info.table_size) == {10}
     client.add_shard(f"127.0.0.1:{added.port}")
     assert len(client.shards()) == 3
-    while int(next(loader).info.table_size[0]) != 10:
-        pass
-    loader.close()
+
+
+def test_loaders_get_a_shard_that_is_added(shards):
+    client = shards.start(2)
+    insert_each(client, range(1, 10))
+    with NumpyLoader(client, "table", batch_size=4) as loader:
+        assert int(next(loader).info.table_size[0]) == 9
+        client.add_shard(f"127.0.0.1:{add_filled(shards).port}")
+        eventually(lambda: int(next(loader).info.table_size[0]) == 10)
+
+
+def add_filled(shards):
+    """Adds shard 2 with an item."""
+    added = shards.add(2, [prioritized_table()])
+    added.localhost_client().insert({"x": np.int64(100)}, {"table": 1000.0})
+    return added
 
 
 def test_a_cluster_and_its_loaders_pickle(shards):
