@@ -98,7 +98,7 @@ impl Road {
     pub(super) fn has_foreign_keys(&self) -> bool {
         match self {
             Self::SameProcess(replay) => replay.has_foreign_keys(),
-            Self::ReplayV1(connection) => connection.has_foreign_keys(),
+            Self::ReplayV1(connection) => connection.link.has_foreign_keys(),
             Self::DmReverb(_) => true,
         }
     }

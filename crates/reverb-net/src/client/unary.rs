@@ -228,7 +228,7 @@ impl Call for Info {
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
         let answer = connection.unary(deadline, async |mut service| service.info(InfoRequest {}).await).await?;
-        connection.note_shard(answer.shard.as_ref());
+        connection.link.note_foreign_keys(answer.shard.as_ref().is_some_and(|shard| shard.has_foreign_keys));
         answer.tables.into_iter().map(status_from_wire).collect()
     }
 

@@ -95,9 +95,15 @@ async fn answers_of_a_shard_tell_its_load_and_those_of_other_servers_do_not() {
     let mut service = wire::connect(shard.server.port()).await;
     let mut inserts = Inserts::open(&mut service).await;
     inserts.send(wire::insert(1, "table", 3));
-    assert_eq!(inserts.answer().await.unwrap().load, Some(Load { bytes: 40, waiting_inserts: 0 }));
+    assert_eq!(
+        inserts.answer().await.unwrap().load,
+        Some(Load { bytes: 40, waiting_inserts: 0, has_foreign_keys: true })
+    );
     let confirmation = write(&shard.server).await;
-    assert_eq!((confirmation.count, confirmation.load), (1, Some(Load { bytes: 48, waiting_inserts: 0 })));
+    assert_eq!(
+        (confirmation.count, confirmation.load),
+        (1, Some(Load { bytes: 48, waiting_inserts: 0, has_foreign_keys: true }))
+    );
     let plain = server(vec![uniform("table")]);
     let mut service = wire::connect(plain.port()).await;
     let mut inserts = Inserts::open(&mut service).await;

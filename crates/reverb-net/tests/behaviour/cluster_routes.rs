@@ -2,7 +2,7 @@
 
 use crate::common::test_shard::{TestShard, client_of, cluster, options, slots};
 use crate::common::wire::{self, Inserts};
-use crate::common::{SOON, eventually, int64s};
+use crate::common::{Receive, SOON, draw, eventually, int64s, rows};
 use reverb_core::Error;
 use reverb_net::client::{Client, Get, Info, Mutate, Reset};
 use reverb_net::server::End;
@@ -320,5 +320,36 @@ async fn a_cluster_was_stopped_for_good_when_all_its_shards_were() {
         }
         let error = client.call(Info, soon()).await.unwrap_err();
         assert!(matches!(&error, Error::ServerStopped(_)), "{on_shard_loss:?}: {error:?}");
+    }
+}
+
+/// What a client does that hears of foreign keys by it.
+#[derive(Debug, Clone, Copy)]
+enum Hears {
+    ByDraw,
+    ByInsert,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_draws_or_inserts_hears_of_foreign_keys_without_a_new_connection() {
+    for hears in [Hears::ByDraw, Hears::ByInsert] {
+        let (shards, keys) = three().await;
+        let client = cluster(&shards, Raise);
+        client.call(Info, soon()).await.unwrap();
+        let foreign = keys[2][0] + 1;
+        put_foreign(&shards[0], foreign).await;
+        assert_eq!(mutate(&client, &[foreign], 5.0).await.unwrap(), Some(0), "nobody has told it yet: {hears:?}");
+        assert_eq!(shards[0].priority(foreign), Some(1.0));
+        match hears {
+            Hears::ByDraw => drop(client.receive(&draw("table", 4), soon()).await.unwrap()),
+            // The shard that is chosen is the emptier of two random ones.
+            Hears::ByInsert => {
+                while shards[0].keys().len() < 6 {
+                    client.insert(rows("table", &[1]), soon()).await.unwrap();
+                }
+            }
+        }
+        assert_eq!(mutate(&client, &[foreign], 5.0).await.unwrap(), Some(1), "{hears:?}");
+        assert_eq!(shards[0].priority(foreign), Some(5.0));
     }
 }

@@ -42,7 +42,16 @@ fn response() -> SampleResponse {
 fn report() -> SampleResponse {
     let numbers = vec![1; 16];
     let (times, weights) = (numbers.clone().into(), numbers.into());
-    let report = RaceReport { times, weights, weight: 1.0, size: 2, weight_left: 3.0, size_left: 4, is_cut: true };
+    let report = RaceReport {
+        times,
+        weights,
+        weight: 1.0,
+        size: 2,
+        weight_left: 3.0,
+        size_left: 4,
+        is_cut: true,
+        has_foreign_keys: false,
+    };
     SampleResponse { request_id: 1, kind: Some(Kind::RaceReport(report)), payload: Payload::default() }
 }
 

@@ -179,7 +179,7 @@ pub fn answers() -> Vec<Vec<u8>> {
     let status = TableStatus { insert_wait: "room".into(), ..TableStatus::default() };
     let info = InfoResponse { server_id: vec![7; 16].into(), tables: vec![status], shard: Some(shard) };
     let item = peek_response::Item { batch: Some(batch()), payload: vec![0; 142].into(), inserted_at: 5 };
-    let load = Load { bytes: u64::MAX, waiting_inserts: 1 };
+    let load = Load { bytes: u64::MAX, waiting_inserts: 1, has_foreign_keys: true };
     let inserted = InsertResponse { request_id: 1, load: Some(load), ..InsertResponse::default() };
     let refused = InsertResponse { request_id: 1, failure: Some(failure()), ..InsertResponse::default() };
     let noticed = InsertResponse { request_id: 1, notice: "waits".into(), ..InsertResponse::default() };
@@ -224,6 +224,7 @@ pub fn race_answers() -> Vec<Vec<u8>> {
         weight_left: 3.0,
         size_left: 2,
         is_cut: true,
+        has_foreign_keys: true,
     };
     let answer = |kind, bytes: usize| {
         let payload = Payload::Bytes(vec![0; bytes].into());

@@ -9,7 +9,7 @@ use super::session::{Link, Session};
 use crate::grpc::largest;
 use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, Shard, WriteRequest,
+    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, WriteRequest,
     WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
@@ -25,7 +25,6 @@ use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, Priorities, RowInsert};
 use reverb_service::{Batch, Transport, process_name};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tonic::{Code, Response, Status, Streaming};
@@ -62,7 +61,6 @@ pub struct Connection {
     knows_race: bool,
     /// The slots of the keys of the server's items.
     pub key_slots: KeySlots,
-    has_foreign_keys: AtomicBool,
     inserts: InsertLink,
     samples: SampleLink,
 }
@@ -135,7 +133,7 @@ impl Connection {
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat);
-        let has_foreign_keys = AtomicBool::new(hello.shard.as_ref().is_some_and(|shard| shard.has_foreign_keys));
+        link.note_foreign_keys(hello.shard.as_ref().is_some_and(|shard| shard.has_foreign_keys));
         let (peer, service) = (peer.to_owned(), service(channel.clone()));
         Ok(Greeting::Connected(Arc::new(Self {
             peer,
@@ -148,22 +146,9 @@ impl Connection {
             knows_largest,
             knows_race,
             key_slots,
-            has_foreign_keys,
             inserts,
             samples,
         })))
-    }
-
-    /// Whether the server has said that an item with a key of another shard has been in one of its tables.
-    pub fn has_foreign_keys(&self) -> bool {
-        self.has_foreign_keys.load(Relaxed)
-    }
-
-    /// Notes what the server says of its shard.
-    pub fn note_shard(&self, shard: Option<&Shard>) {
-        if shard.is_some_and(|shard| shard.has_foreign_keys) {
-            self.has_foreign_keys.store(true, Relaxed);
-        }
     }
 
     /// Opens a stream for the items of a writer.

@@ -140,6 +140,9 @@ async fn read(
             receipts.upgrade().inspect(|receipts| receipts.end(stops()));
             continue;
         }
+        if let Some(Kind::RaceReport(report)) = &response.kind {
+            link.note_foreign_keys(report.has_foreign_keys);
+        }
         if let Some(result) = take(&mut incoming, response) {
             incoming.remove(&request_id);
             // The server takes the samples of a draw back that was withdrawn.

@@ -72,6 +72,7 @@ pub struct Link {
     bearer: Option<Bearer>,
     /// What the server has last said of its load, and when.
     load: Mutex<Option<(Load, Instant)>>,
+    has_foreign_keys: AtomicBool,
 }
 
 impl Default for Session {
@@ -154,6 +155,7 @@ impl Connections {
             receipts,
             bearer,
             load: Mutex::new(None),
+            has_foreign_keys: AtomicBool::new(false),
         });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
@@ -218,7 +220,20 @@ impl Link {
     /// Notes what the server says of its load, if it does.
     pub fn note_load(&self, load: Option<proto::Load>) {
         if let Some(load) = load {
+            self.note_foreign_keys(load.has_foreign_keys);
             *self.load.lock() = Some((load_from_wire(load), Instant::now()));
+        }
+    }
+
+    /// Whether the server has said that an item with a key of another shard has been in one of its tables.
+    pub fn has_foreign_keys(&self) -> bool {
+        self.has_foreign_keys.load(Relaxed)
+    }
+
+    /// Notes whether the server says that. It never takes it back.
+    pub fn note_foreign_keys(&self, has_foreign_keys: bool) {
+        if has_foreign_keys {
+            self.has_foreign_keys.store(true, Relaxed);
         }
     }
 

@@ -302,7 +302,8 @@ impl SampleStreamTask {
         let table = self.replay.served(&race.table)?;
         let (asked, hold) = race_from_wire(race)?;
         let (report, lease) = table.race(asked)?;
-        let report = report_to_wire(&report);
+        let has_foreign_keys = self.replay.has_foreign_keys();
+        let report = replay::RaceReport { has_foreign_keys, ..report_to_wire(&report) };
         self.held.add(request_id, table, lease, race.squeeze_time, hold);
         Ok(report)
     }

@@ -40,7 +40,8 @@ pub fn report_to_wire(report: &RaceReport) -> replay::RaceReport {
     };
     let &RaceReport { is_cut, weight, size, weight_left, size_left, .. } = report;
     let (times, weights) = (numbers(|arrival| arrival.time), numbers(|arrival| arrival.weight));
-    replay::RaceReport { times, weights, weight, size, weight_left, size_left, is_cut }
+    let report = replay::RaceReport::default();
+    replay::RaceReport { times, weights, weight, size, weight_left, size_left, is_cut, ..report }
 }
 
 /// Reads the report of a race.
@@ -50,7 +51,7 @@ pub fn report_to_wire(report: &RaceReport) -> replay::RaceReport {
 /// a weight is negative or above that of all items, or times descend.
 pub fn report_from_wire(report: &replay::RaceReport, race: Race) -> Result<RaceReport> {
     let lost = |what: String| Err(Error::DataLoss(format!("a report of a race has {what}")));
-    let replay::RaceReport { times, weights, weight, size, weight_left, size_left, is_cut } = report;
+    let replay::RaceReport { times, weights, weight, size, weight_left, size_left, is_cut, .. } = report;
     let (Some(times), Some(weights)) = (numbers(times, f64::from_le_bytes), numbers(weights, f64::from_le_bytes))
     else {
         return lost("a part of a number".into());

@@ -19,7 +19,7 @@ pub fn shard_to_wire(server: &Replay) -> Option<replay::Shard> {
 pub fn load_to_wire(server: &Replay) -> Option<replay::Load> {
     server.shard()?;
     let Load { bytes, waiting_inserts } = server.load();
-    Some(replay::Load { bytes, waiting_inserts })
+    Some(replay::Load { bytes, waiting_inserts, has_foreign_keys: server.has_foreign_keys() })
 }
 
 /// Returns how full a shard is.
