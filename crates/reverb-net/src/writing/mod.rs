@@ -9,6 +9,6 @@ mod shared;
 
 pub use linger::Linger;
 pub use local::Local;
-pub use outbox::{Outbox, count_items, is_ready, name_items};
+pub use outbox::{Outbox, count_items, is_ready, name_counts, name_items};
 pub use pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
-pub use shared::{SessionOptions, SharedSession};
+pub use shared::{Queued, SessionOptions, SessionState, SharedSession};

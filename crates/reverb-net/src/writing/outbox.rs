@@ -161,6 +161,17 @@ impl Outbox {
         Some(item)
     }
 
+    /// Keeps an error for the caller that concerns items which the outbox no longer has.
+    pub fn keep_error(&mut self, error: Error) {
+        self.refused.push_back(error);
+    }
+
+    /// Takes over what is known of the items of another outbox of the writer that were confirmed or refused.
+    pub fn take_results(&mut self, other: &mut Self) {
+        self.confirmed += std::mem::take(&mut other.confirmed);
+        self.refused.append(&mut other.refused);
+    }
+
     /// Takes the first error that was not reported to the caller.
     pub fn take_refusal(&mut self) -> Option<Error> {
         self.refused.pop_front()
@@ -218,7 +229,11 @@ pub fn count_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> BTreeMap<
 
 /// Describes items by their number for each table.
 pub fn name_items<'a>(items: impl Iterator<Item = &'a WriterItem>) -> String {
-    let tables = count_items(items);
+    name_counts(&count_items(items))
+}
+
+/// Describes the numbers of items for each table.
+pub fn name_counts(tables: &BTreeMap<Arc<str>, usize>) -> String {
     let tables: Vec<_> = tables.iter().map(|(table, count)| format!("{count} for table `{table}`")).collect();
     tables.join(", ")
 }

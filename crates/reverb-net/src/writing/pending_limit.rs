@@ -48,9 +48,8 @@ impl PendingLimit {
         self.writers.fetch_add(1, SeqCst);
     }
 
-    /// Stops counting a writer, which has counted `bytes`.
-    pub fn leave(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, SeqCst);
+    /// Stops counting a writer, which has no items any more.
+    pub fn leave(&self) {
         self.writers.fetch_sub(1, SeqCst);
         self.freed.notify_waiters();
     }

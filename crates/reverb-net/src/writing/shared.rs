@@ -39,8 +39,8 @@ impl Default for SessionOptions {
 /// The shared part of a session.
 #[derive(Debug)]
 pub struct SharedSession {
-    /// The address of the server, as the program has given it.
-    pub address: Box<str>,
+    /// The address of the server, as the program has given it. The streams of one writer share it.
+    pub address: Arc<str>,
     pub writer_id: u64,
     pub options: SessionOptions,
     /// The limit on the unconfirmed items of all writers of the client.
@@ -130,10 +130,10 @@ impl SessionState {
 
     /// Closes the session and returns its unconfirmed items.
     pub fn close(&mut self, all: &PendingLimit) -> Vec<WriterItem> {
-        if !std::mem::replace(&mut self.closed, true) {
-            all.leave(std::mem::take(&mut self.counted));
-        }
-        self.outbox.take_all()
+        self.closed = true;
+        let items = self.outbox.take_all();
+        self.count(all);
+        items
     }
 
     /// Takes the items that are ready from the front of the outbox.
@@ -152,10 +152,20 @@ impl SessionState {
     }
 }
 
+/// What the caller of a writer does after it has queued items.
+#[derive(Debug, Clone, Copy)]
+pub struct Queued {
+    /// It reports an earlier item that was refused.
+    pub has_refusal: bool,
+    /// It starts the task.
+    pub needs_worker: bool,
+    /// It sends items. While the first item waits for an open chunk, the task only has to limit the time of that wait.
+    pub can_send: bool,
+}
+
 impl SharedSession {
     /// Makes the shared part of a new writer.
     pub fn new(address: &str, all: Arc<PendingLimit>, options: SessionOptions, dropped: DroppedChunks) -> Self {
-        all.join();
         Self {
             all,
             address: address.into(),
@@ -171,21 +181,38 @@ impl SharedSession {
         }
     }
 
+    /// Makes the part of another stream of the same writer, which numbers its items itself.
+    pub fn beside(&self) -> Self {
+        Self {
+            address: self.address.clone(),
+            changed: self.changed.clone(),
+            ..Self::new("", self.all.clone(), self.options.clone(), DroppedChunks::default())
+        }
+    }
+
+    /// Queues items.
+    ///
+    /// # Errors
+    /// Those of [`SessionState::push`].
+    pub fn queue(&self, items: impl IntoIterator<Item = WriterItem>) -> Result<Queued> {
+        let mut state = self.state.lock();
+        let was_idle = state.outbox.front().is_none();
+        let has_refusal = state.push(items, &self.all)?;
+        let needs_worker = !std::mem::replace(&mut state.has_worker, true);
+        Ok(Queued { has_refusal, needs_worker, can_send: was_idle || state.outbox.front().is_some_and(is_ready) })
+    }
+
     /// The number of unconfirmed items with which the caller may make so many more. A writer without any may make as many
     /// as it likes.
     pub fn most_items_before(&self, count: usize) -> usize {
         self.options.max_in_flight_items.saturating_sub(count)
     }
 
-    /// Whether the caller may make so many more items. A writer may have one item whatever its size, and whatever the
-    /// other writers have.
-    pub fn has_room(&self, outbox: &Outbox, count: usize) -> bool {
-        let bytes = outbox.bytes();
-        let exceeds_all = || outbox.len() > 1 && self.all.is_exceeded_by(bytes);
-        outbox.len() == 0
-            || outbox.len() <= self.most_items_before(count)
-                && bytes <= self.options.max_pending_bytes
-                && !exceeds_all()
+    /// Whether the caller may make so many more items if the writer has `len` unconfirmed ones of so many bytes. A writer
+    /// may have one item whatever its size, and whatever the other writers have.
+    pub fn has_room(&self, len: usize, bytes: usize, count: usize) -> bool {
+        let exceeds_all = || len > 1 && self.all.is_exceeded_by(bytes);
+        len == 0 || len <= self.most_items_before(count) && bytes <= self.options.max_pending_bytes && !exceeds_all()
     }
 
     pub fn tell(&self) {

@@ -7,6 +7,7 @@ mod cluster_draws;
 mod cluster_inserts;
 mod cluster_losses;
 mod cluster_routes;
+mod cluster_writers;
 #[path = "../common/mod.rs"]
 mod common;
 mod cut;

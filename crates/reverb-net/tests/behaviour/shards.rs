@@ -76,7 +76,7 @@ impl Writer {
         self.steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
         let rows = self.steps.num_rows();
         let column = self.steps.select(0, rows - 1..rows, false).unwrap();
-        let slots = self.session.key_slots();
+        let slots = self.session.key_slots(&self.steps);
         WriterItem::new("table".into(), 1.0, [column].into(), self.steps.writer(), slots, None).unwrap()
     }
 
@@ -140,14 +140,14 @@ async fn a_writer_that_has_reached_no_server_chooses_keys_freely_until_then() {
     let server = shard(3);
     for address in addresses(&server) {
         let mut writer = Writer::new(Client::new(&address));
-        assert_eq!(writer.session.key_slots(), KeySlots::ALL);
+        assert_eq!(writer.session.key_slots(&writer.steps), KeySlots::ALL);
         let item = writer.item();
         writer.write(item).await;
-        assert_eq!(writer.session.key_slots(), slots(3));
+        assert_eq!(writer.session.key_slots(&writer.steps), slots(3));
     }
     // In the same process, it knows before.
     let here = Writer::new(Client::new(&roads(&server)[2]));
-    assert_eq!(here.session.key_slots(), slots(3));
+    assert_eq!(here.session.key_slots(&here.steps), slots(3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +157,7 @@ async fn a_server_that_is_no_shard_says_so_and_owns_all_keys() {
         let client = Client::new(&address);
         client.insert(rows("table", &[1]), soon()).await.unwrap();
         let writer = Writer::new(client);
-        assert_eq!(writer.session.key_slots(), KeySlots::ALL);
+        assert_eq!(writer.session.key_slots(&writer.steps), KeySlots::ALL);
     }
     let mut service = wire::connect(server.port()).await;
     let mut inserts = Inserts::open(&mut service).await;
@@ -174,14 +174,14 @@ async fn the_next_server_at_an_address_may_be_another_shard() {
     let client = Client::new(&address);
     client.insert(rows("table", &[1]), soon()).await.unwrap();
     let writer = Writer::new(client.beside(1 << 20));
-    assert_eq!(writer.session.key_slots(), slots(3));
+    assert_eq!(writer.session.key_slots(&writer.steps), slots(3));
     let port = server.port();
     drop(server);
     let server = shard_of(7, vec![uniform("table")], Some(port));
     eventually("the client has noticed the end", || client.connection().is_none()).await;
     client.insert(rows("table", &[1, 2]), soon()).await.unwrap();
     assert_own(&server, "table", 2, slots(7));
-    assert_eq!(writer.session.key_slots(), slots(7));
+    assert_eq!(writer.session.key_slots(&writer.steps), slots(7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,7 +198,8 @@ async fn an_insert_into_one_of_several_servers_has_keys_of_that_one() {
         assert_own(server, "table", count, slots(id));
     }
     // Nobody knows yet which one gets the next item of a writer.
-    assert_eq!(Writer::new(client.beside(1 << 20)).session.key_slots(), KeySlots::ALL);
+    let writer = Writer::new(client.beside(1 << 20));
+    assert_eq!(writer.session.key_slots(&writer.steps), KeySlots::ALL);
 }
 
 #[tokio::test(flavor = "multi_thread")]

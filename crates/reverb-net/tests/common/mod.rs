@@ -3,6 +3,7 @@
 
 pub mod any;
 pub mod cluster;
+pub mod cluster_writer;
 pub mod dm_inserts;
 pub mod dm_reverb;
 pub mod dm_reverb_client;

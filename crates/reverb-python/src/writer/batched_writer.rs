@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
 use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
-use reverb_core::{DType, Error, KeySlots, NewPriority, Shape};
+use reverb_core::{DType, Error, NewPriority, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
 
@@ -183,11 +183,12 @@ impl BatchedWriter {
         let priorities = priorities.of(self.num_envs, &self.session);
         let (mut made, mut keys) = (Vec::new(), Vec::new());
         let mut items = Vec::new();
+        self.session.reach(py, timeout)?;
         {
-            let (envs, slots) = (self.envs.lock(), self.session.key_slots());
+            let envs = self.envs.lock();
             for (index, env) in envs.iter().enumerate() {
                 let wanted = mask.as_ref().is_none_or(|mask| mask.as_array()[index]);
-                let item = if wanted { env.item(&table, priorities[index], &columns, slots)? } else { None };
+                let item = if wanted { env.item(&table, priorities[index], &columns, &self.session)? } else { None };
                 made.push(item.is_some());
                 keys.push(item.as_ref().map_or(0, |item| item.key));
                 items.extend(item);
@@ -274,7 +275,8 @@ impl Env {
     fn make_items(&mut self, end: bool, session: &WriterSession, items: &mut Vec<WriterItem>) -> Result<(), Error> {
         match &mut self.evaluator {
             Some(evaluator) => {
-                self.steps.make_items(evaluator, end, session.key_slots(), |table| session.intern(table), items)
+                let slots = session.key_slots(&self.steps);
+                self.steps.make_items(evaluator, end, slots, |table| session.intern(table), items)
             }
             None => Ok(()),
         }
@@ -286,7 +288,7 @@ impl Env {
         table: &Arc<str>,
         priority: NewPriority,
         columns: &[RowsOf],
-        slots: KeySlots,
+        session: &WriterSession,
     ) -> Result<Option<WriterItem>, Error> {
         let mut selections = Vec::with_capacity(columns.len());
         for &(column, start, stop, step, squeeze) in columns {
@@ -296,7 +298,7 @@ impl Env {
                 _ => return Ok(None),
             }
         }
-        let columns: Box<[Selection]> = selections.into();
+        let (columns, slots): (Box<[Selection]>, _) = (selections.into(), session.key_slots(&self.steps));
         WriterItem::new(table.clone(), priority, columns, self.steps.writer(), slots, None).map(Some)
     }
 }

@@ -105,7 +105,7 @@ impl PatternWriter {
         priority: Option<Priority>,
         items: &mut Vec<WriterItem>,
     ) -> Result<(), Error> {
-        let slots = self.session.key_slots();
+        let slots = self.session.key_slots(steps);
         let made = steps.make_items(evaluator, end_of_episode, slots, |table| self.session.intern(table), items);
         made.and(set_priority(items, 0, priority.map(|priority| self.session.priority(priority))))
     }

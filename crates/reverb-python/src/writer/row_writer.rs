@@ -120,9 +120,12 @@ impl RowWriter {
         priority: Priority,
     ) -> PyReverbResult<u64> {
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
-        let (writer, mut columns, structures) = {
+        self.session.reach(py, None)?;
+        let (writer, slots, mut columns, structures) = {
             let rows = self.rows.lock();
-            (rows.steps.writer(), rows.last(num_timesteps)?, rows.last_structures(num_timesteps))
+            let columns = rows.last(num_timesteps)?;
+            let slots = self.session.key_slots(&rows.steps);
+            (rows.steps.writer(), slots, columns, rows.last_structures(num_timesteps))
         };
         let item = {
             // The lock is released before Python compares keys.
@@ -152,7 +155,7 @@ impl RowWriter {
                     None => error,
                 })?;
             }
-            WriterItem::new(table, priority, columns, writer, self.session.key_slots(), None)?
+            WriterItem::new(table, priority, columns, writer, slots, None)?
         };
         let key = item.key;
         self.session.take_room_of_call(py, 1, None)?;

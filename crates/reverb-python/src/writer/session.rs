@@ -120,9 +120,14 @@ impl WriterSession {
         &self.session
     }
 
-    /// The slots of the keys of new items.
-    pub fn key_slots(&self) -> KeySlots {
-        self.session.key_slots()
+    /// Waits until keys of items can be made, for `timeout` seconds at most: in a cluster, until a shard was reached.
+    pub fn reach(&self, py: Python<'_>, timeout: Option<f64>) -> PyReverbResult<()> {
+        if self.session.is_reached() { Ok(()) } else { wait(py, self.session.reach(deadline(timeout)?)) }
+    }
+
+    /// The slots of the keys of new items of these steps.
+    pub fn key_slots(&self, steps: &StepBuffer) -> KeySlots {
+        self.session.key_slots(steps)
     }
 
     /// The name of a table that is given as str or bytes.

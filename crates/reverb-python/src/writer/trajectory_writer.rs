@@ -81,7 +81,11 @@ impl TrajectoryWriter {
     ) -> PyReverbResult<u64> {
         let (flat, structure) = columns(trajectory)?;
         let (table, priority) = (self.session.table(table)?, self.session.priority(priority));
-        let (writer, slots) = (self.steps.lock().writer(), self.session.key_slots());
+        self.session.reach(py, timeout)?;
+        let (writer, slots) = {
+            let steps = self.steps.lock();
+            (steps.writer(), self.session.key_slots(&steps))
+        };
         // The lock is released before Python compares keys.
         let signature = match &*self.signatures.lock() {
             None => None,

@@ -17,7 +17,7 @@ use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use reverb_core::{Error, ItemKeys, Result};
+use reverb_core::{Error, ItemKeys, KeySlots, Result};
 use reverb_service::local::BatchRequest;
 use reverb_service::{Transport, warn};
 use std::net::SocketAddr;
@@ -152,6 +152,16 @@ impl Servers {
 
     /// Waits until a server is reached, or until `until`, or until all servers were stopped for good.
     pub async fn returned(self: &Arc<Self>, peer: &str, until: Instant) -> Option<Road> {
+        self.found(until, |members| members.road_to(peer)).await
+    }
+
+    /// As [`Servers::returned`], for the shard that owns these slots, which was last at `peer`.
+    pub async fn returned_shard(self: &Arc<Self>, peer: &str, slots: KeySlots, until: Instant) -> Option<Road> {
+        self.found(until, |members| members.road_to_shard(peer, slots)).await
+    }
+
+    /// Waits until `find` finds a road, or until `until`, or until all servers were stopped for good.
+    async fn found(self: &Arc<Self>, until: Instant, find: impl Fn(&Members) -> Option<Road>) -> Option<Road> {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
@@ -159,7 +169,7 @@ impl Servers {
             let (road, is_over, wake) = {
                 let mut members = self.members.lock();
                 self.begin_attempts(&mut members, now);
-                (members.road_to(peer), members.have_no_successor(), members.next_attempt(now))
+                (find(&members), members.have_no_successor(), members.next_attempt(now))
             };
             if road.is_some() || is_over || now >= until {
                 return road;
@@ -194,6 +204,27 @@ impl Servers {
         }
         let road = self.reached().into_iter().nth(1)?;
         (!self.has_drawn.swap(true, Relaxed)).then_some(road)
+    }
+
+    /// Begins the attempts to reach lost servers that are due. Must be called in the context of a runtime.
+    pub fn try_lost(self: &Arc<Self>) {
+        self.begin_attempts(&mut self.members.lock(), Instant::now());
+    }
+
+    /// Chooses a shard for new items among those that are connected now, without the one that owns the slots `but`.
+    pub fn emptier(&self, but: Option<KeySlots>) -> Option<Road> {
+        let mut roads = self.reached();
+        roads.retain(|road| road.is_open() && Some(road.key_slots()) != but);
+        if roads.is_empty() {
+            return None;
+        }
+        let chosen = self.placement.choose(roads.len(), |place| roads[place].load());
+        Some(roads.swap_remove(chosen))
+    }
+
+    /// Whether a text was not told recently. The caller then tells it.
+    pub fn is_news(&self, text: &str) -> bool {
+        told::is_news(self.address(), text)
     }
 
     /// Returns the roads to the servers that are connected now.

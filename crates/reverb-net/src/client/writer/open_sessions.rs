@@ -19,7 +19,7 @@ pub struct Unconfirmed {
     pub bytes: usize,
 }
 
-/// Adds the session of a new writer.
+/// Adds the session of a new writer, or another stream of one.
 pub fn add(session: &Arc<SharedSession>) {
     let Some(mut sessions) = SESSIONS.try_lock_for(fork::LOCK_TIME) else { return };
     if sessions.len() == sessions.capacity() {
@@ -40,14 +40,21 @@ pub fn unconfirmed() -> Vec<Unconfirmed> {
     let sessions = sessions.iter().filter_map(Weak::upgrade);
     // A lock of the parent's writers may have been held at the fork.
     let own = sessions.filter(|session| session.generation == fork::generation());
-    let count = |session: Arc<SharedSession>| {
+    let mut writers: Vec<(Arc<str>, Unconfirmed)> = Vec::new();
+    for session in own {
         let state = session.state.lock();
-        let items = count_items(state.outbox.items());
-        (!items.is_empty()).then(|| Unconfirmed {
-            address: session.address.to_string(),
-            items,
-            bytes: state.outbox.bytes(),
-        })
-    };
-    own.filter_map(count).collect()
+        let (items, bytes) = (count_items(state.outbox.items()), state.outbox.bytes());
+        match writers.iter_mut().find(|(address, _)| Arc::ptr_eq(address, &session.address)) {
+            // Another stream of the same writer.
+            Some((_, writer)) => {
+                items.into_iter().for_each(|(table, count)| *writer.items.entry(table).or_default() += count);
+                writer.bytes += bytes;
+            }
+            None => {
+                let writer = Unconfirmed { address: session.address.to_string(), items, bytes };
+                writers.push((session.address.clone(), writer));
+            }
+        }
+    }
+    writers.into_iter().map(|(_, writer)| writer).filter(|writer| !writer.items.is_empty()).collect()
 }

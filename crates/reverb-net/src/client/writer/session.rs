@@ -2,14 +2,17 @@
 
 use super::drawn;
 use super::open_sessions;
+use super::shard_streams::ShardStreams;
 use super::worker;
 use crate::client::{Client, Road};
-use crate::writing::{Local, Outbox, SessionOptions, SharedSession, count_items, is_ready, name_items};
-use reverb_core::writer::{DroppedChunks, WriterItem};
+use crate::writing::{
+    Local, Outbox, SessionOptions, SessionState, SharedSession, count_items, name_counts, name_items,
+};
+use reverb_core::writer::{DroppedChunks, StepBuffer, WriterChunk, WriterItem};
 use reverb_core::{Error, KeySlots, Result, fork};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -39,6 +42,10 @@ pub struct Discarded {
 pub struct Session {
     client: Arc<Client>,
     shared: Arc<SharedSession>,
+    /// The streams of a writer of a cluster, which have all items then.
+    shards: Option<Arc<ShardStreams>>,
+    /// Whether the limit of the client still counts the writer.
+    is_counted: AtomicBool,
 }
 
 impl Session {
@@ -46,7 +53,32 @@ impl Session {
     pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
         let shared = Arc::new(SharedSession::new(client.address(), client.pending(), options, dropped));
         open_sessions::add(&shared);
-        Self { client, shared }
+        shared.all.join();
+        let cluster = client.endpoint.cluster.filter(|_| client.endpoint.address.several().is_some());
+        let streams = cluster.map(|cluster| Arc::new(ShardStreams::new(client.clone(), cluster, shared.clone())));
+        Self { client, shared, shards: streams, is_counted: AtomicBool::new(true) }
+    }
+
+    /// Calls a function for each stream of the writer.
+    fn each(&self, mut call: impl FnMut(&SharedSession)) {
+        call(&self.shared);
+        if let Some(shards) = &self.shards {
+            shards.each(call);
+        }
+    }
+
+    /// Returns the sum of what a function finds in each outbox.
+    fn sum(&self, mut of: impl FnMut(&Outbox) -> usize) -> usize {
+        let mut sum = 0;
+        self.each(|shared| sum += of(&shared.state.lock().outbox));
+        sum
+    }
+
+    /// Whether a stream has this.
+    fn any(&self, mut has: impl FnMut(&SessionState) -> bool) -> bool {
+        let mut any = false;
+        self.each(|shared| any = any || has(&shared.state.lock()));
+        any
     }
 
     /// Queues items, for which the caller has taken the room ([`Session::take_room`]), and inserts them into tables of
@@ -57,30 +89,59 @@ impl Session {
     pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
         self.check_process()?;
         let shared = &self.shared;
-        let (has_worker, was_idle, has_refusal) = {
-            let mut state = shared.state.lock();
-            let was_idle = state.outbox.front().is_none();
+        if let Some(shards) = &self.shards {
             // Not of these items, which the next call reports.
-            let has_refusal = state.push(items, &shared.all)?;
-            (std::mem::replace(&mut state.has_worker, true), was_idle, has_refusal)
-        };
-        if !has_worker {
+            let has_refusal = self.check_open()?;
+            shards.push(runtime, items)?;
+            return Ok(has_refusal);
+        }
+        let queued = shared.queue(items)?;
+        if queued.needs_worker {
             if let Some(replay) = self.client.road_now().as_ref().and_then(Road::here) {
                 *shared.local.lock() = Some(Local::new(replay.clone(), self.client.id()));
             }
-            runtime.spawn(worker::run(self.client.clone(), shared.clone()));
+            runtime.spawn(worker::run(self.client.clone(), shared.clone(), worker::ToServer::default()));
         }
-        let has_ready = shared.state.lock().outbox.front().is_some_and(is_ready);
-        // While the first item waits for an open chunk, the task only has to limit the time of that wait.
-        if was_idle || has_ready {
+        if queued.can_send {
             self.pump();
         }
-        Ok(has_refusal)
+        Ok(queued.has_refusal)
     }
 
-    /// Returns the slots of the keys of new items, as far as they are known: those of the server.
-    pub fn key_slots(&self) -> KeySlots {
-        self.client.key_slots()
+    /// Waits until keys can be made: a writer of a cluster must have reached a shard, since keys lie in the slots of the
+    /// shard that gets the items. [`Session::take_room`] waits for that, too.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if none is reached within the `reconnect_timeout` of the writer, [`Error::Unreached`] after
+    /// `deadline`, or [`Error::ServerStopped`] if all shards were stopped for good.
+    pub async fn reach(&self, deadline: Option<Instant>) -> Result<()> {
+        self.check_process()?;
+        match &self.shards {
+            Some(shards) => shards.reach(deadline).await,
+            None if self.is_reached() => Ok(()),
+            None => self.client.roads(deadline).await.map(drop),
+        }
+    }
+
+    /// Whether keys can be made; see [`Session::reach`].
+    pub fn is_reached(&self) -> bool {
+        match &self.shards {
+            // In a forked child the lock may be held for ever; the call fails when it begins.
+            Some(shards) => self.shared.generation != fork::generation() || shards.is_reached(),
+            // A cluster may have one shard.
+            None => self.client.endpoint.cluster.is_none() || self.client.transport().is_some(),
+        }
+    }
+
+    /// Returns the slots of the keys of new items of these steps, as far as they are known: those of the server. In a
+    /// cluster, the first call in an episode chooses the shard that gets the items of the episode.
+    ///
+    /// A shard may be lost later; its unconfirmed items then go to another shard under new keys.
+    pub fn key_slots(&self, steps: &StepBuffer) -> KeySlots {
+        match &self.shards {
+            Some(shards) => shards.place(steps),
+            None => self.client.key_slots(),
+        }
     }
 
     /// Leaves inserts into tables of this process to the task of the writer. For a caller that must not wait for the tables,
@@ -91,7 +152,9 @@ impl Session {
 
     /// Sends the items that are ready. Called after chunks were closed.
     pub fn pump(&self) {
-        if !self.shared.pump_local() {
+        if self.shards.is_some() {
+            self.each(|shared| shared.wake.notify_one());
+        } else if !self.shared.pump_local() {
             self.shared.wake.notify_one();
         }
     }
@@ -103,11 +166,14 @@ impl Session {
     /// item. [`Error::Cancelled`] after the session was closed, [`Error::Unavailable`] after the writer has given up.
     pub fn check(&self) -> Result<()> {
         self.check_process()?;
-        let mut state = self.shared.state.lock();
-        match state.outbox.take_refusal() {
-            Some(error) => Err(error),
-            None => state.check_open(),
+        let mut refusal = None;
+        self.each(|shared| refusal = refusal.take().or_else(|| shared.state.lock().outbox.take_refusal()));
+        if let Some(error) = refusal {
+            return Err(error);
         }
+        let mut is_open = Ok(());
+        self.each(|shared| is_open = is_open.clone().and_then(|()| shared.state.lock().check_open()));
+        is_open
     }
 
     /// Checks that items can be sent. Returns whether [`Session::check`] has an item to report that was refused, which a
@@ -118,7 +184,13 @@ impl Session {
     /// that was refused is reported before either.
     pub fn check_open(&self) -> Result<bool> {
         self.check_process()?;
-        self.shared.state.lock().has_refusal()
+        let mut has_refusal = Ok(false);
+        self.each(|shared| {
+            if let Ok(known) = has_refusal {
+                has_refusal = shared.state.lock().has_refusal().map(|more| known || more);
+            }
+        });
+        has_refusal
     }
 
     fn check_process(&self) -> Result<()> {
@@ -130,11 +202,19 @@ impl Session {
         ))
     }
 
-    /// Whether there is room for so many more items; 0 asks whether the writer is over its limits.
+    /// Whether there is room for so many more items, whose keys can be made; 0 asks whether the writer is over its limits.
     pub fn has_room(&self, count: usize) -> bool {
         // In a forked child the lock may be held for ever; the call fails when it begins.
-        let shared = &self.shared;
-        shared.generation != fork::generation() || shared.has_room(&shared.state.lock().outbox, count)
+        self.shared.generation != fork::generation() || self.is_reached() && self.has_room_now(count)
+    }
+
+    fn has_room_now(&self, count: usize) -> bool {
+        let mut bytes = 0;
+        let len = self.sum(|outbox| {
+            bytes += outbox.bytes();
+            outbox.len()
+        });
+        self.shared.has_room(len, bytes, count)
     }
 
     /// Closes the chunks of the items that must be confirmed first, and waits until there is room for so many more items.
@@ -144,30 +224,42 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check_open`], or [`Error::DeadlineExceeded`]. Items that were refused stay to be reported.
     pub async fn take_room(&self, count: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
-        let shared = &self.shared;
-        self.check_process()?;
-        let most = shared.most_items_before(count);
+        self.reach(deadline).await?;
+        let most = self.shared.most_items_before(count);
         // The caller appends no steps while it waits, so nothing else would close these chunks.
         self.close_chunks(most)?;
-        self.wait(deadline, Refused::Stays, &notice, |outbox| outbox.len() <= most).await?;
+        self.wait(deadline, Refused::Stays, &notice, || self.num_pending() <= most).await?;
         if !self.has_room(count) {
             self.close_chunks(0)?;
         }
-        self.wait(deadline, Refused::Stays, notice, |outbox| shared.has_room(outbox, count)).await
+        self.wait(deadline, Refused::Stays, notice, || self.has_room_now(count)).await
     }
 
     /// Closes the chunks of all items except the last `but_last`, and sends these items.
     fn close_chunks(&self, but_last: usize) -> Result<()> {
-        let chunks = self.shared.state.lock().outbox.unsent_chunks(but_last);
-        chunks.iter().try_for_each(|chunk| chunk.close().map(drop))?;
+        self.unsent_chunks(but_last).iter().try_for_each(|chunk| chunk.close().map(drop))?;
         self.pump();
         Ok(())
     }
 
+    /// Returns the chunks of all unsent items except the last `but_last`. Of several streams, those of the newest are the
+    /// last.
+    fn unsent_chunks(&self, but_last: usize) -> Vec<Arc<WriterChunk>> {
+        let mut unsent = self.sum(|outbox| outbox.counts().0);
+        let mut chunks = Vec::new();
+        self.each(|shared| {
+            let state = shared.state.lock();
+            unsent -= state.outbox.counts().0.min(unsent);
+            chunks.extend(state.outbox.unsent_chunks(but_last.saturating_sub(unsent)));
+        });
+        chunks
+    }
+
     /// Whether more than `limit` items are unconfirmed that were sent or are ready to be sent.
     pub fn has_more_in_flight(&self, limit: usize) -> bool {
-        let state = self.shared.state.lock();
-        has_more_in_flight(&state.outbox, limit)
+        let sent = self.sum(|outbox| outbox.counts().1);
+        // Items that wait for an open chunk do not count.
+        sent > limit || self.sum(|outbox| outbox.num_ready(limit + 1 - sent)) > limit - sent
     }
 
     /// Waits until [`Session::has_more_in_flight`] is false.
@@ -175,7 +267,7 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check`].
     pub async fn wait_in_flight(&self, limit: usize, notice: impl Fn(&str)) -> Result<()> {
-        self.wait(None, Refused::Ends, notice, |outbox| !has_more_in_flight(outbox, limit)).await
+        self.wait(None, Refused::Ends, notice, || !self.has_more_in_flight(limit)).await
     }
 
     /// Closes the chunks of all items except the last `but_last`, and waits until at most `but_last` items are
@@ -186,7 +278,7 @@ impl Session {
     pub async fn flush(&self, but_last: usize, deadline: Option<Instant>, notice: impl Fn(&str)) -> Result<()> {
         self.check()?;
         self.close_chunks(but_last)?;
-        self.wait(deadline, Refused::Ends, notice, |outbox| outbox.len() <= but_last).await
+        self.wait(deadline, Refused::Ends, notice, || self.num_pending() <= but_last).await
     }
 
     async fn wait(
@@ -194,29 +286,26 @@ impl Session {
         deadline: Option<Instant>,
         refused: Refused,
         notice: impl Fn(&str),
-        enough: impl Fn(&Outbox) -> bool,
+        enough: impl Fn() -> bool,
     ) -> Result<()> {
         let mut changed = self.shared.changed.subscribe();
         let begun = Instant::now();
         let (mut notice_at, mut is_told) = (begun + REPORT_DELAY, false);
         loop {
             let freed = self.shared.all.freed();
-            let count = {
-                let state = self.shared.state.lock();
-                let is_refused = refused == Refused::Ends && state.outbox.has_refusal();
-                if state.failed.is_some() || state.closed || is_refused {
-                    drop(state);
-                    return self.check();
-                }
-                if enough(&state.outbox) {
-                    drop(state);
-                    if is_told {
-                        notice(&format!("a writer goes on after {:.1} s", begun.elapsed().as_secs_f64()));
-                    }
-                    return Ok(());
-                }
-                state.outbox.len()
+            let ends = |state: &SessionState| {
+                state.failed.is_some() || state.closed || refused == Refused::Ends && state.outbox.has_refusal()
             };
+            if self.any(ends) {
+                return self.check();
+            }
+            if enough() {
+                if is_told {
+                    notice(&format!("a writer goes on after {:.1} s", begun.elapsed().as_secs_f64()));
+                }
+                return Ok(());
+            }
+            let count = self.num_pending();
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Err(Error::DeadlineExceeded(self.describe_items(count)));
@@ -238,7 +327,7 @@ impl Session {
     /// Says what a caller waits for, and that it may be the one who is to draw.
     fn describe_wait(&self, count: usize) -> String {
         let drawn: Vec<_> = {
-            let mut items = count_items(self.shared.state.lock().outbox.items());
+            let mut items = self.items_by_table();
             items.retain(|table, _| drawn::has_drawn(&self.shared.address, table));
             items.into_keys().map(|table| format!("`{table}`")).collect()
         };
@@ -256,13 +345,34 @@ impl Session {
 
     /// Says which items are unconfirmed, and why.
     fn describe_items(&self, count: usize) -> String {
-        let tables = self.shared.state.lock().outbox.describe();
+        let tables = name_counts(&self.items_by_table());
         let items = if count == 1 {
             "1 item is not in its table yet".into()
         } else {
             format!("{count} items are not in their tables yet")
         };
-        format!("{items} ({tables}).{}", self.shared.reason())
+        format!("{items} ({tables}).{}", self.reason())
+    }
+
+    /// Returns the numbers of unconfirmed items.
+    fn items_by_table(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut items = BTreeMap::new();
+        self.each(|shared| {
+            let counts = count_items(shared.state.lock().outbox.items());
+            counts.into_iter().for_each(|(table, count)| *items.entry(table).or_default() += count);
+        });
+        items
+    }
+
+    /// Says why items wait, as far as is known.
+    fn reason(&self) -> String {
+        let mut reason = String::new();
+        self.each(|shared| {
+            if reason.is_empty() {
+                reason = shared.reason();
+            }
+        });
+        reason
     }
 
     /// Closes the chunks of all items, and waits at most `patience` until no item is unconfirmed. Returns whether none is.
@@ -272,16 +382,12 @@ impl Session {
         if shared.generation != fork::generation() {
             return true;
         }
-        let chunks = shared.state.lock().outbox.unsent_chunks(0);
-        for chunk in chunks {
+        for chunk in self.unsent_chunks(0) {
             // An error is reported when the item is sent.
             let _reported_later = chunk.close();
         }
         self.pump();
-        let is_over = || {
-            let state = shared.state.lock();
-            state.failed.is_some() || state.closed || state.outbox.len() == 0
-        };
+        let is_over = || self.any(|state| state.failed.is_some() || state.closed) || self.num_pending() == 0;
         let mut changed = shared.changed.subscribe();
         let over = async {
             while !is_over() {
@@ -294,8 +400,7 @@ impl Session {
 
     /// Whether all items are confirmed and no error is left to be reported.
     pub fn is_settled(&self) -> bool {
-        let state = self.shared.state.lock();
-        state.failed.is_none() && state.outbox.len() == 0 && !state.outbox.has_refusal()
+        !self.any(|state| state.failed.is_some() || state.outbox.len() > 0 || state.outbox.has_refusal())
     }
 
     /// Ends the session. Waits at most `patience` until all items are confirmed, and drops the rest. Returns the dropped
@@ -304,16 +409,15 @@ impl Session {
         if self.shared.generation != fork::generation() || self.shared.state.lock().closed {
             return None;
         }
-        let reason = if self.drain(patience).await { String::new() } else { self.shared.reason() };
-        let (lost, mut reasons) = {
+        let reason = if self.drain(patience).await { String::new() } else { self.reason() };
+        let lost = self.end();
+        let mut reasons = {
             let mut state = self.shared.state.lock();
-            let lost = state.close(&self.shared.all);
             let mut reasons: Vec<_> = std::iter::from_fn(|| state.outbox.take_refusal()).collect();
             reasons.extend(state.take_untold());
-            (lost, reasons.iter().map(Error::to_string).collect::<Vec<_>>())
+            reasons.iter().map(Error::to_string).collect::<Vec<_>>()
         };
         self.shared.tell();
-        self.shared.wake.notify_one();
         drop(self.shared.local.lock().take());
         if lost.is_empty() && reasons.is_empty() {
             return None;
@@ -322,34 +426,42 @@ impl Session {
         Some(Discarded { items: count_items(lost.iter()), reasons })
     }
 
+    /// Closes all streams, and returns their unconfirmed items.
+    fn end(&self) -> Vec<WriterItem> {
+        let mut lost = self.shared.state.lock().close(&self.shared.all);
+        if let Some(shards) = &self.shards {
+            lost.extend(shards.close());
+        }
+        if self.is_counted.swap(false, Relaxed) {
+            self.shared.all.leave();
+        }
+        self.shared.wake.notify_one();
+        lost
+    }
+
     /// Whether the server could be reached, as far as is known.
     pub fn has_server(&self) -> bool {
-        let state = self.shared.state.lock();
-        state.failed.is_none() && !state.is_lost
+        !self.any(|state| state.failed.is_some() || state.is_lost)
     }
 
     /// Returns the number of unconfirmed items.
     pub fn num_pending(&self) -> usize {
-        self.shared.state.lock().outbox.len()
+        self.sum(Outbox::len)
     }
 
     /// Returns the number of items confirmed so far.
     pub fn num_confirmed(&self) -> u64 {
-        self.shared.state.lock().outbox.confirmed()
+        let mut confirmed = 0;
+        self.each(|shared| confirmed += shared.state.lock().outbox.confirmed());
+        confirmed
     }
-}
-
-/// See [`Session::has_more_in_flight`]. Items that wait for an open chunk do not count.
-fn has_more_in_flight(outbox: &Outbox, limit: usize) -> bool {
-    let (_, sent) = outbox.counts();
-    sent > limit || outbox.num_ready(limit + 1 - sent) > limit - sent
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         // The task shares the state, and ends when it sees that the session is closed.
         if self.shared.generation == fork::generation() {
-            let lost = self.shared.state.lock().close(&self.shared.all);
+            let lost = self.end();
             if !lost.is_empty() {
                 tracing::warn!(
                     "a writer was dropped with {} items unconfirmed ({})",
@@ -357,7 +469,6 @@ impl Drop for Session {
                     name_items(lost.iter())
                 );
             }
-            self.shared.wake.notify_one();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The task of a writer: finds the server, and sends items until the writer is closed.
 
-use crate::client::{Call, Client, Started, Turn};
+use crate::client::{Call, Client, Road, Started, Turn};
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client as replay_v1;
 use crate::transport::back_off::BackOff;
@@ -22,24 +22,65 @@ const GOOD_ROAD: Duration = Duration::from_secs(2);
 /// balancer may do so for a moment.
 const SPLIT_TIME: Duration = Duration::from_secs(3);
 
-/// Runs until the writer is closed.
-pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
+/// Where a stream of a writer leads.
+pub trait Way: Send {
+    /// Whether the stream waits for the next item if its server was stopped for good and no item is unconfirmed: another
+    /// server may be there by then.
+    const OUTLIVES_SERVER: bool;
+
+    /// Returns the road to the server, or waits for it until `connect_by`.
+    fn road(&mut self, client: &Client, connect_by: Instant) -> impl Future<Output = Result<Road>> + Send;
+
+    /// Returns the reason why a road was lost. It does not say that the server was stopped for good if the stream waits for
+    /// another.
+    fn settled(&self, client: &Client, error: Error) -> impl Future<Output = Error> + Send;
+
+    /// Returns the time for which the stream waits for its server.
+    fn patience(&self, shared: &SharedSession) -> Duration;
+
+    /// Ends the stream, whose server is lost. Returns false if it waits a little more.
+    fn end(&self, shared: &SharedSession, error: &Error, lost_for: Duration) -> bool;
+}
+
+/// The way to the server of the client, or to one of several: that with this address as long as it can be reached.
+#[derive(Debug, Default)]
+pub struct ToServer(Option<String>);
+
+impl Way for ToServer {
+    const OUTLIVES_SERVER: bool = true;
+
+    async fn road(&mut self, client: &Client, connect_by: Instant) -> Result<Road> {
+        let road = client.road(Turn::Write, self.0.as_deref(), Some(connect_by)).await?;
+        self.0 = road.peer().map(str::to_owned);
+        Ok(road)
+    }
+
+    async fn settled(&self, client: &Client, error: Error) -> Error {
+        client.after_end(error, None).await
+    }
+
+    fn patience(&self, shared: &SharedSession) -> Duration {
+        shared.options.reconnect_timeout
+    }
+
+    fn end(&self, shared: &SharedSession, error: &Error, lost_for: Duration) -> bool {
+        give_up(shared, error, lost_for);
+        true
+    }
+}
+
+/// Runs until the writer is closed, or has given up.
+pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>, mut way: impl Way) {
     let mut back_off = BackOff::default();
     let mut lost_at: Option<Instant> = None;
-    let mut home: Option<String> = None;
     let mut split_at: Option<Instant> = None;
     while !shared.is_over() {
         let started = Instant::now();
-        let connect_by = started.checked_add(CONNECT_TIME);
-        let road = client.road(Turn::Write, home.as_deref(), connect_by).await;
-        if let Ok(road) = &road {
-            home = road.peer().map(str::to_owned);
-        }
-        let lost = match road {
+        let lost = match way.road(&client, started + CONNECT_TIME).await {
             Ok(road) => {
                 match road.call(Sending { shared: &shared, client: client.id(), lost_at: &mut lost_at }, None).await {
                     Ok(()) => return,
-                    Err(error) => client.after_end(error, None).await,
+                    Err(error) => way.settled(&client, error).await,
                 }
             }
             Err(error) => error,
@@ -50,7 +91,7 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
         if now - started > GOOD_ROAD {
             (back_off, split_at) = (BackOff::default(), None);
         }
-        if lost.is_for_good() && shared.state.lock().outbox.len() == 0 {
+        if outlives(&way) && lost.is_for_good() && shared.state.lock().outbox.len() == 0 {
             // Another server may be there when the program has the next item.
             shared.note_lost(&lost);
             lost_at = None;
@@ -63,8 +104,8 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>) {
             true => now - *split_at.get_or_insert(now) >= SPLIT_TIME,
             false => !lost.is_transient() && !matches!(lost, Error::DeadlineExceeded(_)),
         };
-        if now - since >= shared.options.reconnect_timeout || is_hopeless {
-            give_up(&shared, &lost, now - split_at.filter(|_| is_split && is_hopeless).unwrap_or(since));
+        let is_over = now - since >= way.patience(&shared) || is_hopeless;
+        if is_over && way.end(&shared, &lost, now - split_at.filter(|_| is_split && is_hopeless).unwrap_or(since)) {
             return;
         }
         shared.note_lost(&lost);
@@ -106,6 +147,10 @@ impl Call for Sending<'_> {
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
         dm_reverb::write(self.shared, connection, self.lost_at).await
     }
+}
+
+fn outlives<W: Way>(_: &W) -> bool {
+    W::OUTLIVES_SERVER
 }
 
 fn give_up(shared: &SharedSession, error: &Error, lost_for: Duration) {
