@@ -399,14 +399,6 @@ impl Client {
         &self.closing
     }
 
-    /// Waits until the shards of a cluster were tried. A writer chooses keys by what they have said.
-    pub fn reach_shards(&self, py: Python<'_>) -> PyReverbResult<()> {
-        if !self.background.has_cluster() {
-            return Ok(());
-        }
-        wait(py, self.closing.or(self.background.reach_shards()))
-    }
-
     /// The service of a server of this process; `None` if the server is elsewhere.
     pub fn local_service(&self) -> Option<Arc<Replay>> {
         // What a closed client does not do here fails elsewhere.

@@ -354,15 +354,6 @@ impl Client {
         self.cluster()?.cluster().map(|cluster| cluster.counts())
     }
 
-    /// Reaches the shards of a cluster: those that answer in time. Writers choose keys by what the shards have said.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] if none can be reached.
-    pub async fn reach_shards(&self) -> Result<()> {
-        let Some(servers) = self.cluster() else { return Ok(()) };
-        servers.road(Turn::Other, None, None).await.map(drop)
-    }
-
     /// Asks all shards of a cluster to describe themselves.
     ///
     /// # Errors

@@ -109,7 +109,7 @@ impl BatchedWriter {
                 shape: 0,
             })
         };
-        let session = WriterSession::new(client, &options, dropped.clone(), HOW_TO_GIVE_UP)?;
+        let session = WriterSession::new(client, &options, dropped.clone(), HOW_TO_GIVE_UP);
         let writer = Self {
             num_envs,
             has_patterns: !configs.is_empty(),

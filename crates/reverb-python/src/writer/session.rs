@@ -41,7 +41,7 @@ impl WriterOptions {
         Python::attach(|py| client.closing().check(py))?;
         let dropped = DroppedChunks::default();
         let steps = StepBuffer::new(self.columns(rows), self.compression()?, dropped.clone())?;
-        Ok((WriterSession::new(client, self, dropped, hint)?, steps))
+        Ok((WriterSession::new(client, self, dropped, hint), steps))
     }
 
     /// How columns of which so many rows are kept are divided into chunks.
@@ -91,28 +91,21 @@ pub struct WriterSession {
 type KeysByEnv<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<i64>>);
 
 impl WriterSession {
-    /// A session over `client`. `hint` says how to end a long wait. Fails if the client has a cluster of which no shard can
-    /// be reached.
-    pub fn new(
-        client: &Client,
-        options: &WriterOptions,
-        dropped: DroppedChunks,
-        hint: &'static str,
-    ) -> PyReverbResult<Self> {
-        Python::attach(|py| client.reach_shards(py))?;
+    /// A session over `client`. `hint` says how to end a long wait.
+    pub fn new(client: &Client, options: &WriterOptions, dropped: DroppedChunks, hint: &'static str) -> Self {
         let options = SessionOptions {
             max_pending_bytes: options.max_pending_bytes,
             max_in_flight_items: options.max_in_flight_items.unwrap_or(usize::MAX),
             reconnect_timeout: Duration::try_from_secs_f64(options.reconnect_timeout).unwrap_or(Duration::MAX),
         };
-        Ok(Self {
+        Self {
             session: Arc::new(Session::new(client.background().clone(), options, dropped)),
             tables: Arc::default(),
             noted: Arc::default(),
             hint,
             is_paced: Arc::default(),
             made: Arc::default(),
-        })
+        }
     }
 
     /// The session itself.

@@ -7,7 +7,7 @@
 
 use super::open_sessions;
 use super::worker::{self, Way};
-use crate::client::servers::{Servers, is_lost};
+use crate::client::servers::{LOSS_TIME, Servers, is_lost};
 use crate::client::{Client, Road, Turn};
 use crate::transport::back_off::BackOff;
 use crate::transport::cluster::{ClusterOptions, OnShardLoss, Placement};
@@ -20,11 +20,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-
-// limit (Writers): time for which a writer of a cluster with `on_shard_loss="wait"` waits for its shard | {} |
-// `UnavailableError`
-/// Time after which a writer gives the items of a missing shard up that it waits for.
-const WAIT_TIME: Duration = Duration::from_secs(300);
 
 /// A shard that items are sent to.
 #[derive(Debug, Clone)]
@@ -251,7 +246,7 @@ impl ShardStreams {
     /// Returns the time for which a stream waits for its shard.
     fn patience(&self) -> Duration {
         match self.cluster.on_shard_loss {
-            OnShardLoss::Wait => WAIT_TIME,
+            OnShardLoss::Wait => LOSS_TIME,
             OnShardLoss::Continue | OnShardLoss::Raise => self.ended.options.reconnect_timeout,
         }
     }
