@@ -7,7 +7,7 @@ use crate::peek::in_background;
 use crate::peer::Peer;
 use crate::replay::Replay;
 use crate::stacking::stack;
-use crate::table_handle::TableHandle;
+use crate::table_handle::{TableHandle, WaitKind};
 use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, ItemKey, ItemView, Result, Table};
 use std::pin::pin;
@@ -94,7 +94,7 @@ pub async fn newer(
     limit: Option<Instant>,
 ) -> Result<Option<Batch>> {
     let table = replay.table(table)?.clone();
-    let watch = table.watchers().watch(peer.clone(), since);
+    let watch = table.watchers().watch(WaitKind::Newer, peer.clone(), since);
     let mut closed = pin!(replay.closed());
     let mut late = pin!(async {
         match limit {
@@ -196,7 +196,7 @@ fn copied(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table_handle::{Call, WaitKind};
+    use crate::table_handle::Call;
     use reverb_core::{
         Chunk, Codec, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, TableConfig,
         Trajectory, encode_strings,

@@ -24,6 +24,8 @@ pub struct Table {
     /// Number of removals since the last search for sparse chunks that left a chunk sparse.
     pub(super) sparse_removals: u64,
     pub(super) num_unique_samples: u64,
+    /// How often the items of the table were drawn, all together.
+    pub(super) draws_of_items: i64,
     /// Removals by reason, since the table was created.
     pub(super) removed: RemovalCounts,
     pub(super) counting: Counting,
@@ -110,6 +112,7 @@ impl Table {
             referenced_bytes: 0,
             sparse_removals: 0,
             num_unique_samples: 0,
+            draws_of_items: 0,
             removed: RemovalCounts::default(),
             counting: Counting::default(),
             largest_priority: 0.0,
@@ -203,6 +206,7 @@ impl Table {
         self.referenced_bytes = 0;
         self.sparse_removals = 0;
         self.num_unique_samples = 0;
+        self.draws_of_items = 0;
         self.largest_priority = 0.0;
         self.epoch = next_epoch();
         old
@@ -250,7 +254,8 @@ impl Table {
 
     #[inline]
     fn count_put(&mut self, slot: u32) {
-        let trajectory = &self.slab.get(slot).trajectory;
+        let Item { trajectory, times_sampled, .. } = self.slab.get(slot);
+        self.draws_of_items += i64::from(*times_sampled);
         self.usage.add(trajectory);
         let bytes = referenced_bytes(trajectory);
         self.referenced_bytes += bytes;
@@ -262,6 +267,7 @@ impl Table {
         self.referenced_bytes -= referenced_bytes(trajectory);
         self.sparse_removals += u64::from(self.usage.remove(trajectory));
         self.limiter.deletes += 1;
+        self.draws_of_items -= i64::from(times_sampled);
         *self.removed.of(reason) += 1;
         self.counting.count_removed(times_sampled);
     }

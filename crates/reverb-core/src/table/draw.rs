@@ -177,6 +177,7 @@ impl Table {
     #[inline(always)]
     pub(super) fn count_sample(&mut self, slot: u32) -> &Item {
         self.limiter.samples += 1;
+        self.draws_of_items += 1;
         let item = self.slab.get_mut(slot);
         self.num_unique_samples += u64::from(item.times_sampled == 0);
         item.times_sampled = item.times_sampled.saturating_add(1);
@@ -243,6 +244,7 @@ impl Table {
             let times_sampled = &mut self.slab.get_mut(slot).times_sampled;
             if *times_sampled > 0 {
                 *times_sampled -= 1;
+                self.draws_of_items -= 1;
                 self.num_unique_samples -= u64::from(*times_sampled == 0);
             }
         } else if let Some(gone) = self.in_flight.gone_mut(item, number) {

@@ -84,6 +84,16 @@ impl Table {
         self.sampler.total_weight().unwrap_or(self.slab.len() as f64)
     }
 
+    /// How often the items can be drawn, all together, before each has left because it was drawn often enough. `None` if
+    /// the table has no such limit.
+    pub fn draws_left(&self) -> Option<u64> {
+        let (size, limit) = (self.slab.len() as u64, self.config.max_times_sampled);
+        let limit = u64::try_from(limit).ok().filter(|&limit| limit > 0)?;
+        let drawn = u64::try_from(self.draws_of_items).unwrap_or(0);
+        // An item that has entered with more draws than the limit can be drawn once.
+        Some((size * limit).saturating_sub(drawn).max(size))
+    }
+
     /// The largest finite priority of inserts and updates since the last reset; 1 before the first that is above 0.
     #[inline]
     pub fn largest_priority(&self) -> f64 {

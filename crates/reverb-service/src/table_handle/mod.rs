@@ -14,7 +14,7 @@
 //! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
 //! whose changes are noted, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
 //! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
-//! a table (`status.rs`, `waits.rs`).
+//! a table (`status.rs`, `waits.rs`). Waits beside the queues are in `watch.rs`; draws of a cluster wait there (`stock.rs`).
 
 mod call;
 mod draws;
@@ -27,6 +27,7 @@ mod long_waits;
 mod requests;
 mod state;
 mod status;
+mod stock;
 mod ticket_queue;
 mod turns;
 mod wait_histogram;
@@ -41,5 +42,6 @@ pub(crate) use inserts::Writer;
 pub use journal::{Change, Journal};
 pub use requests::{Operation, TIMED_OUT, WaitKind};
 pub use status::{TablePulse, TableStatus};
+pub use stock::Stock;
 pub(crate) use turns::InsertTurn;
 pub use waits::WaitingRequest;

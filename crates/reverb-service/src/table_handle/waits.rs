@@ -76,8 +76,8 @@ impl Seen {
 }
 
 impl TableHandle {
-    /// Returns the requests that have waited longest: at most `limit` inserts, `limit` draws, and `limit` waits for a newer
-    /// item.
+    /// Returns the requests that have waited longest: at most `limit` inserts, `limit` draws, and `limit` waits for a
+    /// newer item or for more items of a cluster.
     pub fn waits(&self, limit: usize) -> Vec<WaitingRequest> {
         let [inserts, samples] = self.upkeep(|state| {
             let (table, queues) = (&state.table, &state.queues);
@@ -88,12 +88,19 @@ impl TableHandle {
         let now = Instant::now();
         let inserts = inserts.into_waits(self.name(), now);
         let mut waits: Vec<_> = inserts.chain(samples.into_waits(self.name(), now)).collect();
-        waits.extend(self.watchers().waiting(limit).into_iter().map(|(peer, since)| WaitingRequest {
+        waits.extend(self.watchers().waiting(limit).into_iter().map(|(kind, peer, since)| WaitingRequest {
             operation: Operation::Sample,
-            kind: WaitKind::Newer,
+            kind,
             peer,
             waited: now.saturating_duration_since(since),
-            reason: format!("`wait_newer` of table `{}` waits: no other item than the one seen has come", self.name()),
+            reason: match kind {
+                WaitKind::Newer => {
+                    format!("`wait_newer` of table `{}` waits: no other item than the one seen has come", self.name())
+                }
+                WaitKind::Call | WaitKind::Ahead => {
+                    format!("sample of table `{}` waits: all shards of the cluster together lack items", self.name())
+                }
+            },
         }));
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited));
         waits

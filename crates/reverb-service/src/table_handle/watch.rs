@@ -1,5 +1,6 @@
 //! Waits for changes of a table, beside its queues: nothing of the table waits for them, and no figure counts them.
 
+use super::requests::WaitKind;
 use crate::peer::Peer;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,15 +20,16 @@ pub struct Watchers {
 
 #[derive(Debug)]
 struct Watcher {
+    kind: WaitKind,
     peer: Arc<Peer>,
     since: Instant,
 }
 
 impl Watchers {
     /// Begins to watch the table for a peer, which has waited since a moment.
-    pub fn watch(self: &Arc<Self>, peer: Arc<Peer>, since: Instant) -> Watch {
+    pub fn watch(self: &Arc<Self>, kind: WaitKind, peer: Arc<Peer>, since: Instant) -> Watch {
         self.number.fetch_add(1, Relaxed);
-        let watcher = Arc::new(Watcher { peer, since });
+        let watcher = Arc::new(Watcher { kind, peer, since });
         self.waiting.lock().push(watcher.clone());
         Watch { watchers: self.clone(), watcher }
     }
@@ -44,8 +46,9 @@ impl Watchers {
     }
 
     /// Returns at most `limit` of them: who waits, and since when.
-    pub fn waiting(&self, limit: usize) -> Vec<(Arc<Peer>, Instant)> {
-        self.waiting.lock().iter().take(limit).map(|watcher| (watcher.peer.clone(), watcher.since)).collect()
+    pub fn waiting(&self, limit: usize) -> Vec<(WaitKind, Arc<Peer>, Instant)> {
+        let first = |watcher: &Arc<Watcher>| (watcher.kind, watcher.peer.clone(), watcher.since);
+        self.waiting.lock().iter().take(limit).map(first).collect()
     }
 }
 
