@@ -10,10 +10,16 @@
 //! arrivals is that of successive draws without replacement: Efraimidis and Spirakis 2006, "Weighted random sampling
 //! with a reservoir".
 //!
+//! Items of samplers that draw in an order (Fifo, Lifo, heaps) have no weights. Each of them counts as 1, so each arrival
+//! falls on a shard with the probability size / sum of all sizes, and is the next item of that shard. The winners of a
+//! shard are its first arrivals: in order within the shard, and in none across shards.
+//!
 //! A round counts only if all shards have answered, and each shard has to be asked in each round, also one that was
 //! empty. Shards with seeds need different ones, since their arrivals have to be independent. What counts must end at a
 //! stopping time: whether it ends with an arrival may depend on this one and on earlier ones, never on later ones.
 //! Otherwise the draws of the next rounds do not make up for what was left out.
+
+use crate::RateLimiterConfig;
 
 /// What one round of a race asks of every shard.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,7 +42,7 @@ pub struct RaceArrival {
 }
 
 /// The answer of a shard, without the draws themselves.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RaceReport {
     /// The arrivals, in the order of their times.
     pub arrivals: Vec<RaceArrival>,
@@ -50,6 +56,12 @@ pub struct RaceReport {
     pub weight_left: f64,
     /// As `size`, after the last arrival.
     pub size_left: u64,
+    /// Number of draws that all items had left before the first arrival. `None` if draws do not remove items.
+    pub draws_left: Option<u64>,
+    /// Whether the sampler gives one item for certain, the first or the best, so that it draws in an order.
+    pub in_order: bool,
+    /// The settings of the rate limiter, which the caller applies to all shards together.
+    pub limiter: RateLimiterConfig,
 }
 
 /// A draw of the batch.
@@ -60,7 +72,7 @@ pub struct RaceWinner {
     /// Position among the arrivals of the shard.
     pub index: usize,
     /// The weight of the item divided by the sum of all weights before the round. Where draws remove items, earlier
-    /// draws of the same round are still in that sum.
+    /// draws of the same round are still in that sum. 1 if the sampler draws in an order, as one table says.
     pub probability: f64,
     /// Number of items of all shards before the round.
     pub table_size: i64,
@@ -121,7 +133,8 @@ impl Race {
         first.truncate(wanted);
         let rate = if self.by_size { size as f64 } else { weight };
         let winners = first.iter().map(|&(_, shard, index)| {
-            let probability = reports[shard].arrivals[index].weight / rate;
+            let report = &reports[shard];
+            let probability = if report.in_order { 1.0 } else { report.arrivals[index].weight / rate };
             RaceWinner { shard, index, probability, table_size: size as i64 }
         });
         let missing = wanted - first.len();

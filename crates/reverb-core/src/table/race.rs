@@ -20,12 +20,21 @@ impl Table {
     /// weight above 0 by now.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the sampler is not Uniform or Prioritized, the interval is not above 0, or the limit
-    /// is 0.
+    /// [`Error::InvalidArgument`] if the interval is not above 0, or the limit is 0.
     pub fn race(&mut self, race: Race, drawn: &mut Vec<Drawn>) -> Result<RaceReport> {
-        self.check_race(race)?;
+        check_race(race)?;
         let (weight, size) = self.race_sums();
-        let mut report = RaceReport { weight, size, ..RaceReport::default() };
+        let mut report = RaceReport {
+            weight,
+            size,
+            arrivals: Vec::new(),
+            is_cut: false,
+            weight_left: weight,
+            size_left: size,
+            draws_left: self.draws_left(),
+            in_order: !matches!(self.config.sampler, SelectorKind::Uniform | SelectorKind::Prioritized { .. }),
+            limiter: self.limiter.config.clone(),
+        };
         if !race.by_size || weight == 0.0 {
             self.make_arrivals(race, &mut report, drawn);
         }
@@ -47,24 +56,6 @@ impl Table {
     /// as one that went back.
     pub fn give_back_loser(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
         self.take_back(drawn, removed)
-    }
-
-    fn check_race(&self, race: Race) -> Result<()> {
-        let Race { interval, limit, .. } = race;
-        let (name, sampler) = (&self.config.name, &self.config.sampler);
-        if !matches!(sampler, SelectorKind::Uniform | SelectorKind::Prioritized { .. }) {
-            return Err(Error::invalid(format!(
-                "table `{name}` cannot race: its sampler is {sampler}, and only uniform and prioritized draws can be \
-                 those of several tables together"
-            )));
-        }
-        if interval.is_nan() || interval <= 0.0 {
-            return Err(Error::invalid(format!("the interval of a race must be above 0, got {interval}")));
-        }
-        if limit == 0 {
-            return Err(Error::invalid("the limit of a race must be at least 1, got 0"));
-        }
-        Ok(())
     }
 
     /// The sum of all weights, and the number of items.
@@ -103,6 +94,16 @@ impl Table {
             }
         }
     }
+}
+
+fn check_race(Race { interval, limit, .. }: Race) -> Result<()> {
+    if interval.is_nan() || interval <= 0.0 {
+        return Err(Error::invalid(format!("the interval of a race must be above 0, got {interval}")));
+    }
+    if limit == 0 {
+        return Err(Error::invalid("the limit of a race must be at least 1, got 0"));
+    }
+    Ok(())
 }
 
 /// Draws from the exponential distribution of mean 1.

@@ -1,6 +1,7 @@
 //! What a race promises besides probabilities, and its draws where they remove items.
 
 use crate::common::{config, item, keys, min_size, prioritized, queue};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
 use reverb_core::{
     AfterRound, Drawn, Error, Race, RaceArrival, RaceReport, RaceWinner, SelectorKind, Table, TableConfig,
 };
@@ -32,6 +33,9 @@ fn report(arrivals: &[(f64, f64)], weight: f64, size: u64) -> RaceReport {
         size,
         weight_left: weight,
         size_left: size,
+        draws_left: None,
+        in_order: false,
+        limiter: config(SelectorKind::Uniform, SelectorKind::Fifo, 1).rate_limiter,
     }
 }
 
@@ -366,15 +370,64 @@ fn weights_too_small_for_times_count_as_0() {
 }
 
 #[test]
-fn tables_without_weights_do_not_race() {
+fn samplers_with_an_order_race_by_sizes_and_in_their_order() {
     use SelectorKind::*;
-    for (sampler, name) in [(Fifo, "fifo"), (Lifo, "lifo"), (MinHeap, "min_heap"), (MaxHeap, "max_heap")] {
-        let mut table = table(sampler, 0, 1, [(1, 1.0)]);
-        let Err(Error::InvalidArgument(text)) = table.race(interval(1.0), &mut Vec::new()) else { panic!("{name}") };
-        assert!(text.starts_with(&format!("table `table` cannot race: its sampler is {name}, ")), "{text}");
-        assert_eq!(table.limiter().samples, 0);
+    let items = [(1, 5.0), (2, 9.0), (3, 1.0)];
+    for (sampler, order) in [(Fifo, [1, 2, 3]), (Lifo, [3, 2, 1]), (MinHeap, [3, 1, 2]), (MaxHeap, [2, 1, 3])] {
+        let mut removing = table(sampler.clone(), 1, 1, items);
+        let mut drawn = Vec::new();
+        let report = removing.race(interval(f64::INFINITY), &mut drawn).unwrap();
+        assert!(drawn.iter().map(|draw| draw.key).eq(order), "{sampler}");
+        assert_eq!((report.weight, report.size, report.draws_left, report.in_order), (3.0, 3, Some(3), true));
+        // All that lose are drawn again, in the same order.
+        drawn.drain(1..).for_each(|draw| assert!(removing.give_back_loser(draw, &mut Vec::new())));
+        let mut again = Vec::new();
+        removing.race(interval(f64::INFINITY), &mut again).unwrap();
+        assert!(again.iter().map(|draw| draw.key).eq(order[1..].iter().copied()), "{sampler}");
+        // Without a limit, each draw is of the same item.
+        let mut staying = table(sampler.clone(), 0, 1, items);
+        drawn.clear();
+        let report = staying.race(Race { limit: 40, ..interval(f64::INFINITY) }, &mut drawn).unwrap();
+        assert!(drawn.len() == 40 && drawn.iter().all(|draw| draw.key == order[0]), "{sampler}");
+        let round = Race { limit: 40, ..interval(f64::INFINITY) }.merge(2, &[report, report_of_nothing()]);
+        let winners = [(1.0, 3); 2];
+        assert!(round.winners.iter().map(|winner| (winner.probability, winner.table_size)).eq(winners), "{round:?}");
     }
-    let mut table = table(Uniform, 0, 1, [(1, 1.0)]);
+}
+
+fn report_of_nothing() -> RaceReport {
+    RaceReport { in_order: true, ..report(&[], 0.0, 0) }
+}
+
+/// The number of draws that a table has left, counted item by item.
+fn draws_left(table: &Table, limit: i32) -> u64 {
+    table.keys().map(|key| (limit - table.get(key).unwrap().times_sampled).max(1) as u64).sum()
+}
+
+#[test]
+fn the_draws_that_items_have_left_are_counted() {
+    assert_eq!(table(SelectorKind::Uniform, 0, 1, [(1, 1.0)]).draws_left(), None);
+    let mut table = table(SelectorKind::Uniform, 3, 1, (0..20).map(|key| (key, 1.0)));
+    let (mut drawn, mut rng) = (Vec::new(), SmallRng::seed_from_u64(1));
+    assert_eq!(table.draws_left(), Some(60));
+    for step in 20..2000_u64 {
+        match rng.random_range(0..6) {
+            0 => table.insert(item(step, 1.0), step, &mut Vec::new()),
+            1 if !drawn.is_empty() => {
+                let draw = drawn.swap_remove(rng.random_range(0..drawn.len()));
+                table.give_back_loser(draw, &mut Vec::new());
+            }
+            2 if step % 7 == 0 => drop(table.mutate(&[], &[rng.random_range(0..step)], &mut Vec::new())),
+            3 if step % 400 == 0 => drop(table.reset()),
+            _ => drop(table.race(Race { limit: 3, ..interval(f64::INFINITY) }, &mut drawn).unwrap()),
+        }
+        assert_eq!(table.draws_left(), Some(draws_left(&table, 3)), "after step {step}");
+    }
+}
+
+#[test]
+fn a_race_without_a_time_or_a_limit_is_refused() {
+    let mut table = table(SelectorKind::Uniform, 0, 1, [(1, 1.0)]);
     for race in [interval(0.0), interval(f64::NAN), interval(-1.0), Race { limit: 0, ..interval(1.0) }] {
         assert!(matches!(table.race(race, &mut Vec::new()), Err(Error::InvalidArgument(_))), "{race:?}");
     }

@@ -16,7 +16,9 @@ mod streamed;
 mod unary;
 pub mod writer;
 
-pub use crate::replay_v1::client::{BenchHold, DrawCall, RaceCall, RaceRequest, wait_for_streams};
+pub use crate::replay_v1::client::{
+    BenchHold, DrawCall, RaceCall, RaceRequest, StockCall, StockRequest, wait_for_streams,
+};
 pub use crate::writing::DEFAULT_PENDING_BYTES;
 pub use call::Call;
 pub use cluster::{Counts as ClusterCounts, ListedShard};

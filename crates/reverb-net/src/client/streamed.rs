@@ -4,7 +4,7 @@ use super::call::Call;
 use super::pending_draw::{Draw, PendingDraw, Sampled};
 use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
-use crate::replay_v1::client::{Connection, RaceCall, RaceRequest};
+use crate::replay_v1::client::{Connection, RaceCall, RaceRequest, StockCall, StockRequest};
 use reverb_core::{Error, ItemKeys, Result};
 use reverb_service::insert::wait_for_inserts;
 use reverb_service::lease::Lease;
@@ -36,6 +36,9 @@ pub struct BeginSample<'a> {
 
 /// See [`super::Client::begin_race`].
 pub struct BeginRace<'a>(pub &'a RaceRequest);
+
+/// Begins a wait for a stock of a table.
+pub struct BeginWait<'a>(pub &'a StockRequest);
 
 impl Call for Insert {
     type Answer = ItemKeys;
@@ -154,5 +157,20 @@ impl Call for BeginRace<'_> {
 
     async fn replay_v1(self, connection: &Connection, _deadline: Option<Instant>) -> Result<RaceCall> {
         connection.begin_race(self.0).await
+    }
+}
+
+impl Call for BeginWait<'_> {
+    type Answer = StockCall;
+
+    fn here<'a>(self, _replay: Arc<Replay>, _deadline: Option<Instant>) -> Started<'a, StockCall>
+    where
+        Self: 'a,
+    {
+        Started::Done(Err(Error::Unimplemented("a client cannot race tables of its own process".into())))
+    }
+
+    async fn replay_v1(self, connection: &Connection, _deadline: Option<Instant>) -> Result<StockCall> {
+        connection.begin_wait(self.0).await
     }
 }

@@ -45,6 +45,9 @@ pub enum Kind {
     /// The arrivals of a race.
     #[prost(message, tag = "7")]
     RaceReport(RaceReport),
+    /// The answer to a wait.
+    #[prost(bool, tag = "8")]
+    Stocked(bool),
 }
 
 /// Bytes of the columns of a batch.
@@ -99,7 +102,7 @@ impl Message for SampleResponse {
     ) -> Result<(), DecodeError> {
         match tag {
             REQUEST_ID => prost::encoding::uint64::merge(wire_type, &mut self.request_id, buf, ctx),
-            2..=4 | 6..=7 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
+            2..=4 | 6..=8 => Kind::merge(&mut self.kind, tag, wire_type, buf, ctx),
             PAYLOAD => {
                 let mut bytes = Bytes::new();
                 prost::encoding::bytes::merge(wire_type, &mut bytes, buf, ctx)?;

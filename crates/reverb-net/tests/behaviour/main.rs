@@ -6,7 +6,9 @@ mod client_tokens;
 mod cluster_draws;
 mod cluster_inserts;
 mod cluster_losses;
+mod cluster_orders;
 mod cluster_routes;
+mod cluster_waits;
 mod cluster_writers;
 #[path = "../common/mod.rs"]
 mod common;

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, Choice, Chunk, Column, InsertRequest, ItemBatch, RaceReport, SampleRequest, Slice, Trajectory,
-    sample_request,
+    Batch, BatchColumn, Choice, Chunk, Column, InsertRequest, ItemBatch, RaceReport, RateLimiter, SampleRequest, Slice,
+    Trajectory, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use reverb_service::TableHandle;
@@ -42,6 +42,7 @@ fn response() -> SampleResponse {
 fn report() -> SampleResponse {
     let numbers = vec![1; 16];
     let (times, weights) = (numbers.clone().into(), numbers.into());
+    let limiter = Some(RateLimiter { samples_per_insert: 1.0, min_size_to_sample: 2, min_diff: 3.0, max_diff: 4.0 });
     let report = RaceReport {
         times,
         weights,
@@ -51,6 +52,9 @@ fn report() -> SampleResponse {
         size_left: 4,
         is_cut: true,
         has_foreign_keys: false,
+        draws_left: Some(5),
+        in_order: true,
+        limiter,
     };
     SampleResponse { request_id: 1, kind: Some(Kind::RaceReport(report)), payload: Payload::default() }
 }

@@ -2,7 +2,7 @@
 
 use super::{MAX_MESSAGE_SIZE, SOON, config, here, item};
 use crate::done;
-use reverb_core::{MAX_SHARDS, NewItem, SelectorKind, Table, TableConfig};
+use reverb_core::{MAX_SHARDS, NewItem, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_net::Endpoint;
 use reverb_net::client::Client;
 use reverb_net::server::{ListenOptions, Server};
@@ -46,6 +46,14 @@ pub fn client_of(shards: &[Server]) -> Client {
 /// A table with a seed of its own.
 pub fn seeded(seed: u64, sampler: SelectorKind, max_times_sampled: i32) -> TableHandle {
     let config = TableConfig { seed: Some(seed), sampler, max_times_sampled, ..config("table") };
+    TableHandle::new(Table::new(config).unwrap())
+}
+
+/// A table with a seed of its own, from which items are drawn as soon as so many lie in all shards.
+pub fn with_min_size(seed: u64, min_size: i64, max_times_sampled: i32) -> TableHandle {
+    let plain = config("table");
+    let rate_limiter = RateLimiterConfig { min_size_to_sample: min_size, ..plain.rate_limiter.clone() };
+    let config = TableConfig { seed: Some(seed), rate_limiter, max_times_sampled, ..plain };
     TableHandle::new(Table::new(config).unwrap())
 }
 

@@ -98,7 +98,7 @@ impl Samples {
             match response.kind {
                 Some(Kind::Failure(failure)) => return (response.request_id, Err(failure)),
                 Some(Kind::Batch(header)) => batch = Some(header),
-                Some(Kind::RaceReport(report)) => panic!("expected a batch, got {report:?}"),
+                Some(kind @ (Kind::RaceReport(_) | Kind::Stocked(_))) => panic!("expected a batch, got {kind:?}"),
                 Some(Kind::Notice(_) | Kind::Settle(_)) | None => {}
             }
             if let Some(header) = batch.take_if(|header| size(header) == bytes.len()) {

@@ -5,8 +5,8 @@ use prost::Message;
 use reverb_net::replay_v1::proto::{
     Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse,
     HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Load, MutateRequest,
-    PeekRequest, PeekResponse, Race, RaceReport, ResetRequest, SampleRequest, Shard, Slice, TableStatus, Trajectory,
-    WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
+    PeekRequest, PeekResponse, Race, RaceReport, RateLimiter, ResetRequest, SampleRequest, Shard, Slice, TableStatus,
+    Trajectory, Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -122,7 +122,13 @@ pub fn sample_requests() -> Vec<Vec<u8>> {
     };
     let of_sizes = Race { by_size: true, hold_ms: 1, interval: 0.5, ..race("table", 16_384, 1) };
     let of_sizes = request(5, sample_request::Kind::Race(of_sizes));
+    let wait = |request_id, at_least| {
+        let table = "table".into();
+        let wait = Wait { table, at_least, of_draws: at_least > 1, min_size_to_sample: 1, is_ahead: false };
+        request(request_id, sample_request::Kind::Wait(wait))
+    };
     vec![
+        stream(&[wait(1, 1), wait(2, 1 << 40), cancel.clone()]),
         stream(from_ref(&drawn)),
         stream(&[drawn.clone(), received.clone(), ahead]),
         stream(&[waiting, drawn, cancel.clone()]),
@@ -225,6 +231,9 @@ pub fn race_answers() -> Vec<Vec<u8>> {
         size_left: 2,
         is_cut: true,
         has_foreign_keys: true,
+        draws_left: Some(4),
+        in_order: true,
+        limiter: Some(RateLimiter { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: 0.0, max_diff: 9.0 }),
     };
     let answer = |kind, bytes: usize| {
         let payload = Payload::Bytes(vec![0; bytes].into());
@@ -234,6 +243,9 @@ pub fn race_answers() -> Vec<Vec<u8>> {
     let chosen = answer(Kind::Batch(batch()), 142);
     let failed = answer(Kind::Failure(failure()), 0);
     let empty = answer(Kind::RaceReport(RaceReport::default()), 0);
+    let stocked = answer(Kind::Stocked(true), 0);
     let with_bytes = answer(Kind::RaceReport(report), 9);
-    [&[raced.clone(), chosen][..], &[raced, failed.clone()], &[failed], &[empty], &[with_bytes]].map(stream).to_vec()
+    [&[raced.clone(), chosen][..], &[raced, failed.clone()], &[failed], &[empty], &[stocked], &[with_bytes]]
+        .map(stream)
+        .to_vec()
 }

@@ -183,7 +183,7 @@ impl World {
             match kind {
                 Some(Kind::Batch(batch)) => size = Some(size_of_batch(&batch)),
                 Some(Kind::Failure(_)) => return None,
-                Some(Kind::Notice(_) | Kind::Settle(_) | Kind::RaceReport(_)) | None => {}
+                Some(Kind::Notice(_) | Kind::Settle(_) | Kind::RaceReport(_) | Kind::Stocked(_)) | None => {}
             }
             let Payload::Bytes(bytes) = payload else { panic!("it has no bytes") };
             read += bytes.len();

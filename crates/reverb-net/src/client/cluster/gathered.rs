@@ -40,6 +40,12 @@ impl Gathered {
         self.calls.iter().any(DrawCall::is_lost)
     }
 
+    /// Number of draws from a shard.
+    pub fn held(&self, shard: u32) -> u64 {
+        let of_shard = self.batches.iter().filter(|part| part.shard == shard);
+        of_shard.map(|part| part.batch.info.len() as u64).sum()
+    }
+
     /// Number of draws.
     pub fn len(&self) -> usize {
         self.winners.len()

@@ -3,11 +3,12 @@
 use super::gathered::RoundPart;
 use super::known::{Cluster, Probe};
 use super::sorted::{Member, Missing};
+use super::sums::Sums;
 use crate::client::join::{Asking, join_until};
 use crate::client::servers::{at_server, is_lost};
 use crate::client::streamed::BeginRace;
 use crate::client::{DrawCall, RaceCall, RaceRequest};
-use reverb_core::{Error, Race, RaceReport, RaceRound, Result};
+use reverb_core::{AfterRound, Error, Race, RaceReport, RaceRound, Result};
 use reverb_service::Batch;
 use std::time::Instant;
 
@@ -22,6 +23,8 @@ pub struct Round<'a> {
     pub race: Race,
     /// Number of draws that are wanted.
     pub wanted: usize,
+    /// Number of draws below which nothing is taken, if no more can come.
+    pub enough: usize,
     /// Until when the round waits for answers, if that is earlier than the time after which a shard is missing.
     pub limit: Option<Instant>,
 }
@@ -29,8 +32,10 @@ pub struct Round<'a> {
 /// How a round has ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// All shards have answered. The parts are those of the merged round; its sizes are added up.
-    Whole { round: RaceRound, parts: Vec<RoundPart>, size: u64 },
+    /// All shards have answered. The parts are those of the merged round.
+    Whole { round: RaceRound, parts: Vec<RoundPart> },
+    /// All shards have answered, and have too little together. Nothing was taken.
+    Short(Sums),
     /// Shards are missing, so that nothing of the round counts. None if one was only too late to choose.
     Lost(Missing),
 }
@@ -73,23 +78,21 @@ impl Round<'_> {
             Ok(reports) => reports,
             Err(lost) => return Ok(Ended::Lost(lost)),
         };
-        let round = self.race.merge(self.wanted, &reports);
-        let (weight, size) =
-            reports.iter().fold((0.0, 0), |sums, report| (sums.0 + report.weight, sums.1 + report.size));
+        let sums = Sums::of(self.table, &reports, |shard| self.cluster.name(&members[shard].peer))?;
+        let wanted = sums.allowed(self.wanted);
+        let round = self.race.merge(wanted, &reports);
         let arrivals: usize = reports.iter().map(|report| report.arrivals.len()).sum();
         let spare = arrivals - round.winners.len();
-        self.cluster.note_round(self.table, (weight, size), spare as u64);
-        self.batches(members, calls, round, size).await
+        self.cluster.note_round(self.table, (sums.weight, sums.size), spare as u64);
+        if wanted == 0 || (round.next == AfterRound::Wait && round.winners.len() < self.enough) {
+            // The races are dropped, and so freed.
+            return Ok(Ended::Short(sums));
+        }
+        self.batches(members, calls, round).await
     }
 
     /// Chooses the winners of a round at their shards, frees all other arrivals, and waits for the batches.
-    async fn batches(
-        &self,
-        members: &[Member],
-        calls: Vec<Option<RaceCall>>,
-        mut round: RaceRound,
-        size: u64,
-    ) -> Result<Ended> {
+    async fn batches(&self, members: &[Member], calls: Vec<Option<RaceCall>>, mut round: RaceRound) -> Result<Ended> {
         let mut chosen: Vec<(Member, Vec<usize>)> = Vec::new();
         let mut draws: Vec<Result<DrawCall>> = Vec::new();
         let mut places = vec![usize::MAX; members.len()];
@@ -130,7 +133,7 @@ impl Round<'_> {
             chosen.into_iter().zip(batches).zip(draws).filter_map(|(((member, winners), batch), call)| {
                 Some(RoundPart { member, winners, batch, call: call? })
             });
-        Ok(Ended::Whole { parts: parts.collect(), round, size })
+        Ok(Ended::Whole { parts: parts.collect(), round })
     }
 
     /// Until when answers that are asked for now are waited for.

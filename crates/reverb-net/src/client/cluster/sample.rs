@@ -4,10 +4,12 @@ use super::gathered::Gathered;
 use super::known::{Cluster, bounded};
 use super::members::members;
 use super::round::{Ended, Round};
+use super::shortage::Shortage;
 use super::sorted::{Members, Missing};
+use super::sums::{Lack, Sums};
 use super::wait::Wait;
 use crate::client::pending_draw::{BegunDraw, Draw, PendingDraw, Sampled};
-use crate::client::servers::{LOSS_TIME, Servers};
+use crate::client::servers::{LOSS_TIME, Servers, at_server, is_lost};
 use crate::replay_v1::client::GRACE;
 use crate::transport::cluster::OnShardLoss;
 use reverb_core::words::counted;
@@ -33,8 +35,9 @@ pub async fn sample(servers: &Arc<Servers>, request: &BatchRequest, deadline: Op
     let wanted = request.draw.at_most.min(MAX_DRAWN);
     let wait = Wait::default();
     let gathered = Gathered::default();
+    let (missing_since, next, last) = (None, None, None);
     let mut draw =
-        ClusterDraw { servers, cluster, request, deadline, wanted, wait, missing_since: None, gathered, next: None };
+        ClusterDraw { servers, cluster, request, deadline, wanted, wait, missing_since, gathered, next, last };
     while !draw.step().await? {}
     let ClusterDraw { wait, gathered, .. } = draw;
     wait.end(&request.table);
@@ -60,11 +63,14 @@ struct ClusterDraw<'a> {
     gathered: Gathered,
     /// The next race, if the last round has said which.
     next: Option<Race>,
+    /// What the shards had when they last had too little.
+    last: Option<Sums>,
 }
 
 impl ClusterDraw<'_> {
     /// Makes a round. Returns whether the batch is complete.
     async fn step(&mut self) -> Result<bool> {
+        let connections = self.servers.connection();
         let found = members(self.servers, self.cluster, self.deadline).await?;
         if !self.may_race(&found).await? {
             return Ok(false);
@@ -76,9 +82,15 @@ impl ClusterDraw<'_> {
         let wanted = (self.wanted - self.gathered.len()).min(MAX_ROUND);
         let race = self.next.take().unwrap_or_else(|| cluster.race(table, wanted));
         let limit = self.deadline.and_then(|deadline| deadline.max(Instant::now()).checked_add(GRACE));
-        match (Round { cluster, table, race, wanted: race.limit, limit }).run(&found.present).await? {
+        // At the deadline, the draw takes what there is.
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let at_least = if is_late { 1 } else { self.request.draw.at_least.max(1) };
+        let enough = at_least.saturating_sub(self.gathered.len());
+        match (Round { cluster, table, race, wanted: race.limit, enough, limit }).run(&found.present).await? {
             Ended::Lost(lost) => self.after_loss(lost).await.map(|()| false),
-            Ended::Whole { round, parts, size } => {
+            Ended::Short(_) if self.gathered.len() >= at_least => Ok(true),
+            Ended::Short(sums) => self.wait_for_items(&found, sums, connections, is_late).await.map(|()| false),
+            Ended::Whole { round, parts } => {
                 self.gathered.add(parts, &round.winners)?;
                 if self.gathered.len() == self.wanted {
                     return Ok(true);
@@ -89,7 +101,8 @@ impl ClusterDraw<'_> {
                         self.next = Some(bounded(race));
                         Ok(false)
                     }
-                    AfterRound::Wait => self.wait_for_items(&found, size).await,
+                    // Otherwise nothing was taken.
+                    AfterRound::Wait => Ok(true),
                 }
             }
         }
@@ -142,33 +155,51 @@ impl ClusterDraw<'_> {
         Ok(())
     }
 
-    /// Waits for a moment, because the shards together have no items left. Returns whether what was drawn is the batch.
-    async fn wait_for_items(&mut self, Members { present, missing }: &Members, size: u64) -> Result<bool> {
-        let drawn = self.gathered.len();
-        if drawn >= self.request.draw.at_least.max(1) {
-            return Ok(true);
-        }
+    /// Waits until the shards together may have enough, or until a missing one has returned.
+    ///
+    /// # Errors
+    /// [`Error::DeadlineExceeded`] if it `is_late`, and that of a shard at which the draw cannot wait.
+    async fn wait_for_items(
+        &mut self,
+        found: &Members,
+        sums: Sums,
+        connections: Option<u32>,
+        is_late: bool,
+    ) -> Result<()> {
+        let held: Vec<_> = found.present.iter().map(|member| self.gathered.held(member.id)).collect();
+        let Lack { stocks, words } = sums.lack(self.request.draw.at_least.max(1) as u64, &held);
         let reason = || {
-            let (items, shards) = (counted(size, "item"), counted(present.len() as u64, "shard"));
-            let wanted = self.request.draw.at_least.max(1);
-            let missing = if missing.is_empty() { String::new() } else { format!("; {}", self.cluster.names(missing)) };
-            format!("{wanted} to be drawn, and {shards} together have {items}{missing}")
-        };
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return match drawn {
-                0 => Err(Error::DeadlineExceeded(format!(
-                    "sample of table `{}` waits: {}\n{TIMED_OUT}",
-                    self.request.table,
-                    reason()
-                ))),
-                _ => Ok(true),
+            let shards = counted(found.present.len() as u64, "shard");
+            let missing = if found.missing.is_empty() {
+                String::new()
+            } else {
+                format!("; {}", self.cluster.names(&found.missing))
             };
+            format!("{words} over {shards}{missing}")
+        };
+        let (table, deadline, reason) = (&*self.request.table, self.deadline, reason());
+        if is_late {
+            return Err(Error::DeadlineExceeded(format!("sample of table `{table}` waits: {reason}\n{TIMED_OUT}")));
         }
-        let reason = reason();
         // Draws that each hold a part of the last items would wait for each other.
         self.begin_again();
-        self.wait.pause(&self.request.table, self.deadline, || reason).await;
-        Ok(false)
+        let is_in_vain = self.last.as_ref().is_some_and(|last| !sums.exceeds(last));
+        self.last = Some(sums);
+        if is_in_vain {
+            self.wait.pause(table, deadline, || reason.clone()).await;
+        }
+        let (servers, cluster, is_ahead) = (self.servers, self.cluster, self.request.draw.is_ahead);
+        let shortage = Shortage { servers, cluster, table, is_ahead, stocks: &stocks, connections };
+        match self.wait.during(table, deadline, || reason, shortage.ended(found)).await {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err((member, error))) if is_lost(&error) => {
+                if error.is_for_good() {
+                    cluster.set_stopped(&member.peer);
+                }
+                self.after_loss(vec![(member.peer, error)]).await
+            }
+            Some(Err((member, error))) => Err(at_server(error, &member.peer)),
+        }
     }
 
     /// Gives back what was drawn.

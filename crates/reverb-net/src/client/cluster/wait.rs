@@ -3,7 +3,7 @@
 use reverb_service::{Notice, Operation};
 use std::time::{Duration, Instant};
 
-// limit (Draws): pause between two looks of a draw of a cluster that waits for items or shards | {} to {LONGEST_PAUSE} |
+// limit (Draws): pause of a draw of a cluster that waits for a shard, or that was woken in vain | {} to {LONGEST_PAUSE} |
 /// The first and the longest pause.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -40,16 +40,31 @@ impl Wait {
     /// Waits a moment, until `deadline` at the latest. Pauses double, and have a random part: draws that have taken the
     /// last items from each other do not meet again. `reason` is the end of a sentence.
     pub async fn pause(&mut self, table: &str, deadline: Option<Instant>, reason: impl FnOnce() -> String) {
-        if !self.is_told && self.waited() >= NOTICE_AFTER {
-            self.is_told = true;
-            self.tell(table, format!("sample of table `{table}` waits: {}", reason()));
-        }
         let pause = self.next_pause.mul_f64(rand::random_range(0.5..1.0));
         self.next_pause = (self.next_pause * 2).min(LONGEST_PAUSE);
-        let now = Instant::now();
-        let next = now + pause;
-        tokio::time::sleep_until(deadline.map_or(next, |deadline| next.min(deadline)).into()).await;
-        self.paused += now.elapsed();
+        self.during(table, deadline, reason, tokio::time::sleep(pause)).await;
+    }
+
+    /// Waits for an event, until `deadline` at the latest. `None` if that came first.
+    pub async fn during<T>(
+        &mut self,
+        table: &str,
+        deadline: Option<Instant>,
+        reason: impl FnOnce() -> String,
+        event: impl Future<Output = T>,
+    ) -> Option<T> {
+        let since = Instant::now();
+        let notice_at = (!self.is_told).then(|| self.begun + NOTICE_AFTER);
+        let mut event = std::pin::pin!(event);
+        let mut ended = until([notice_at, deadline].into_iter().flatten().min(), event.as_mut()).await;
+        let is_due = notice_at.is_some_and(|at| Instant::now() >= at);
+        if ended.is_none() && is_due {
+            self.is_told = true;
+            self.tell(table, format!("sample of table `{table}` waits: {}", reason()));
+            ended = until(deadline, event).await;
+        }
+        self.paused += since.elapsed();
+        ended
     }
 
     /// Says that the draw goes on, if the program was told that it waits.
@@ -62,5 +77,12 @@ impl Wait {
 
     fn tell(&self, table: &str, text: String) {
         Notice { text, table: table.to_owned(), operation: Operation::Sample, waited: self.waited() }.warn();
+    }
+}
+
+async fn until<T>(limit: Option<Instant>, event: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout_at(limit.into(), event).await.ok(),
+        None => Some(event.await),
     }
 }

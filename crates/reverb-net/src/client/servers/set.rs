@@ -182,6 +182,33 @@ impl Servers {
         }
     }
 
+    /// Waits until a server is reached after there were so many connections ([`Servers::connection`]).
+    pub async fn reached_since(self: &Arc<Self>, connections: Option<u32>) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let now = Instant::now();
+            let (is_reached, wake) = {
+                let mut members = self.members.lock();
+                self.begin_attempts(&mut members, now);
+                (members.connection().is_some_and(|now| Some(now) != connections), members.next_attempt(now))
+            };
+            if is_reached {
+                return;
+            }
+            let due = async {
+                match wake {
+                    Some(wake) => tokio::time::sleep_until(wake.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = due => {}
+            }
+        }
+    }
+
     /// Whether all servers have said that they were stopped for good.
     pub fn are_over(&self) -> bool {
         self.members.lock().are_over()

@@ -6,6 +6,7 @@ use super::named_channel::NamedChannel;
 use super::race_call::{RaceCall, RaceRequest};
 use super::sample_link::SampleLink;
 use super::session::{Link, Session};
+use super::stock_call::{StockCall, StockRequest};
 use crate::grpc::largest;
 use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
 use crate::replay_v1::proto::{
@@ -247,6 +248,16 @@ impl Connection {
             )));
         }
         let call = self.samples.race(request)?;
+        flush().await;
+        Ok(call)
+    }
+
+    /// Begins to wait for a stock of a table, and sends the request.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the connection was lost.
+    pub async fn begin_wait(&self, request: &StockRequest) -> Result<StockCall> {
+        let call = self.samples.wait(request)?;
         flush().await;
         Ok(call)
     }

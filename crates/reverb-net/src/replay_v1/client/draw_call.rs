@@ -15,6 +15,8 @@ pub enum Answer {
     Batch(Batch),
     /// To a race.
     Report(replay::RaceReport),
+    /// To a wait.
+    Stocked,
 }
 
 /// A request of the stream, and the receiver of its answer.
@@ -54,7 +56,7 @@ impl DrawCall {
     /// again.
     pub async fn result(&mut self) -> Result<Batch> {
         let Answer::Batch(batch) = answer(&mut self.asked.receiver).await? else {
-            return Err(Error::DataLoss("expected a batch, got the report of a race".into()));
+            return Err(Error::DataLoss("expected a batch, got another answer".into()));
         };
         self.receipt_is_due = !batch.receipt_may_wait;
         Ok(batch)

@@ -10,6 +10,7 @@ mod receipts;
 mod sample_answers;
 mod sample_link;
 mod session;
+mod stock_call;
 mod write_link;
 
 pub use connection::{BenchHold, Connection, GRACE, Greeting, timeout_ms};
@@ -17,4 +18,5 @@ pub use draw_call::DrawCall;
 pub use race_call::{RaceCall, RaceRequest};
 pub use receipts::wait_for_streams;
 pub use session::Session;
+pub use stock_call::{StockCall, StockRequest};
 pub use write_link::write;

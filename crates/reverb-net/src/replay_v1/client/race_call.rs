@@ -51,7 +51,7 @@ impl RaceCall {
         let asked = self.asked.as_mut().filter(|_| self.num_arrivals.is_none());
         let asked = asked.ok_or_else(|| Error::invalid("the report of a race can be taken once"))?;
         let Answer::Report(report) = answer(&mut asked.receiver).await? else {
-            return Err(Error::DataLoss("expected the report of a race, got a batch".into()));
+            return Err(Error::DataLoss("expected the report of a race, got another answer".into()));
         };
         let report = report_from_wire(&report, self.race)?;
         self.num_arrivals = Some(report.arrivals.len());

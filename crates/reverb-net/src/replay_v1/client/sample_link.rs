@@ -7,6 +7,7 @@ use super::race_call::{RaceCall, RaceRequest};
 use super::receipts::Receipts;
 use super::sample_answers::Answers;
 use super::session::Link;
+use super::stock_call::{StockCall, StockRequest};
 use crate::replay_v1::headers::{SAMPLE_STREAM, hex};
 use crate::replay_v1::proto::{self as replay, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
@@ -55,6 +56,11 @@ impl SampleLink {
     pub fn race(&self, request: &RaceRequest) -> Result<RaceCall> {
         let call = self.ask(sample_request::Kind::Race(request.to_wire()))?;
         Ok(RaceCall::new(call, request.race))
+    }
+
+    /// Begins to wait for a stock of a table.
+    pub fn wait(&self, request: &StockRequest) -> Result<StockCall> {
+        self.ask(sample_request::Kind::Wait(request.to_wire())).map(StockCall::new)
     }
 
     fn ask(&self, kind: sample_request::Kind) -> Result<Asked> {
@@ -161,6 +167,7 @@ fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Opti
             return None;
         }
         Some(Kind::RaceReport(report)) => return Some(Ok(Answer::Report(report))),
+        Some(Kind::Stocked(_)) => return Some(Ok(Answer::Stocked)),
         Some(Kind::Batch(header)) => match Incoming::new(header) {
             Ok(begun) => {
                 incoming.insert(request_id, begun);

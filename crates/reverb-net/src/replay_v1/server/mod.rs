@@ -9,6 +9,7 @@ mod sample_stream;
 mod service;
 mod vanished;
 mod waiting_beats;
+mod woken;
 mod write_stream;
 
 pub use crate::replay_v1::rpc::replay_server::SERVICE_NAME as NAME;

@@ -4,11 +4,12 @@ use super::held_races::{Chosen, HeldRaces};
 use super::last_word::end_stopped;
 use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
+use super::woken::{Begun, Waited, Woken, wants_answer};
 use crate::grpc::service::stopped;
 use crate::replay_v1::proto::{self as replay, Choice, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
-use crate::replay_v1::wire::{batch_to_wire, race_from_wire, report_to_wire};
+use crate::replay_v1::wire::{batch_to_wire, race_from_wire, report_to_wire, stock_from_wire};
 use parking_lot::Mutex;
 use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, Result};
@@ -74,31 +75,13 @@ pub fn sample_stream(
     ReceiverStream::new(stream)
 }
 
-/// A draw that waited for its table, and its result.
-struct Waited {
-    request_id: u64,
-    table: TableHandle,
-    draw: Draw,
-    begun: Instant,
-    /// Taken when the batch is sent. Samples that are still here on drop go back to the table.
-    result: Option<Result<Vec<Drawn>>>,
-}
-
-impl Drop for Waited {
-    fn drop(&mut self) {
-        if let Some(Ok(drawn)) = self.result.take() {
-            self.table.give_back(drawn);
-        }
-    }
-}
-
 /// The state of one stream.
 struct SampleStreamTask {
     replay: Arc<Replay>,
     peer: Arc<Peer>,
     answers: Answers,
-    /// Draws that wait for a table. Dropping them withdraws them.
-    waiting: JoinSet<Waited>,
+    /// Draws that wait for a table, and waits for stocks. Dropping them withdraws them.
+    waiting: JoinSet<Woken>,
     /// Held by each of them.
     waits: Arc<()>,
     handles: HashMap<u64, AbortHandle>,
@@ -225,6 +208,10 @@ impl SampleStreamTask {
                 Err(error) => self.fail(request_id, &error).await,
             },
             Some(sample_request::Kind::Choice(choice)) => self.choose(request_id, &choice).await,
+            Some(sample_request::Kind::Wait(wait)) => match self.begin_wait(request_id, &wait) {
+                Ok(()) => Ok(()),
+                Err(error) => self.fail(request_id, &error).await,
+            },
             Some(sample_request::Kind::Received(_)) => {
                 self.received(request_id);
                 Ok(())
@@ -251,7 +238,7 @@ impl SampleStreamTask {
                 self.fail(
                     request_id,
                     &Error::invalid(
-                        "expected a request to draw, race, choose, acknowledge or cancel, got none of them",
+                        "expected a request to draw, race, choose, wait, acknowledge or cancel, got none of them",
                     ),
                 )
                 .await
@@ -349,7 +336,7 @@ impl SampleStreamTask {
                             answers.try_send(Ok(SampleResponse { request_id, kind, payload: Payload::default() }));
                     };
                     let result = waiting.result(deadline, notice).await;
-                    Waited { request_id, table, draw, begun, result: Some(result) }
+                    Woken::Draw(Waited { request_id, table, draw, begun, result: Some(result) })
                 });
                 self.handles.insert(request_id, handle);
                 Ok(Begun::Waits)
@@ -357,17 +344,37 @@ impl SampleStreamTask {
         }
     }
 
-    async fn resume(&mut self, waited: std::result::Result<Waited, JoinError>) -> std::result::Result<(), ()> {
+    /// Lets a client wait until a table has what it lacks for a draw from several servers.
+    fn begin_wait(&mut self, request_id: u64, wait: &replay::Wait) -> Result<()> {
+        self.check_new(request_id)?;
+        let table = self.replay.served(&wait.table)?;
+        let (stock, is_ahead, peer) = (stock_from_wire(wait), wait.is_ahead, self.peer.clone());
+        let waits = self.waits.clone();
+        let handle = self.waiting.spawn(async move {
+            let _waits = waits;
+            Woken::Stock(request_id, table.stocked(stock, is_ahead, peer).await)
+        });
+        self.handles.insert(request_id, handle);
+        Ok(())
+    }
+
+    async fn resume(&mut self, woken: std::result::Result<Woken, JoinError>) -> std::result::Result<(), ()> {
         // An error means that the draw was cancelled. A draw without a handle was cancelled just when it completed.
-        let Ok(mut waited) = waited else { return Ok(()) };
-        if self.handles.remove(&waited.request_id).is_none() {
+        let Ok(woken) = woken else { return Ok(()) };
+        let request_id = woken.request_id();
+        if self.handles.remove(&request_id).is_none() {
             return Ok(());
         }
-        let (request_id, table) = (waited.request_id, waited.table.clone());
         if self.is_settling {
             self.refused.push(request_id);
             return Ok(());
         }
+        let mut waited = match woken {
+            Woken::Draw(waited) => waited,
+            Woken::Stock(_, Ok(())) => return self.answer(request_id, Kind::Stocked(true)).await,
+            Woken::Stock(_, Err(error)) => return self.fail(request_id, &error).await,
+        };
+        let table = waited.table.clone();
         match waited.result.take() {
             Some(Ok(drawn)) => {
                 let time = waited.begun.elapsed();
@@ -444,21 +451,6 @@ impl SampleStreamTask {
     async fn put(&mut self, response: SampleResponse) -> std::result::Result<(), ()> {
         self.held.free_during(self.answers.send(Ok(response))).await.map_err(|_| ())
     }
-}
-
-/// Whether a request would be answered with draws. A choice of nothing is not answered.
-fn wants_answer(kind: &sample_request::Kind) -> bool {
-    match kind {
-        sample_request::Kind::Draw(_) | sample_request::Kind::Race(_) => true,
-        sample_request::Kind::Choice(choice) => !choice.winners.is_empty(),
-        _ => false,
-    }
-}
-
-/// A draw that was begun.
-enum Begun {
-    Drawn(TableHandle, Draw, Vec<Drawn>),
-    Waits,
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub use chunks::{LayoutCache, chunk_to_wire, chunks_from_wire, decoded_bytes};
 pub use items::{
     insert_chunks_from_wire, items_bytes, items_from_wire, write_item_bytes, write_item_from_wire, write_item_to_wire,
 };
-pub use races::{race_from_wire, race_to_wire, report_from_wire, report_to_wire, winners_from_wire, winners_to_wire};
+pub use races::{
+    race_from_wire, race_to_wire, report_from_wire, report_to_wire, stock_from_wire, wait_to_wire, winners_from_wire,
+    winners_to_wire,
+};
 pub use shards::{load_from_wire, load_to_wire, shard_to_wire, slots_from_wire};
 pub use status::{status_bytes, status_from_wire, status_to_wire};

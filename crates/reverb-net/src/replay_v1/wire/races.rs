@@ -1,8 +1,10 @@
-//! Converts races, their reports and choices to messages and back.
+//! Converts races, their reports, choices and waits to messages and back.
 
+use super::changes::{limiter_from_wire, limiter_to_wire};
 use crate::replay_v1::proto as replay;
 use bytes::Bytes;
 use reverb_core::{Error, Race, RaceArrival, RaceReport, Result};
+use reverb_service::Stock;
 use std::time::Duration;
 
 /// By what part the weight of an item, which is calculated from its probability, may exceed that of all items.
@@ -38,9 +40,10 @@ pub fn report_to_wire(report: &RaceReport) -> replay::RaceReport {
         let numbers: Vec<_> = report.arrivals.iter().map(|arrival| of(arrival).to_le_bytes()).collect();
         Bytes::from(numbers.into_flattened())
     };
-    let &RaceReport { is_cut, weight, size, weight_left, size_left, .. } = report;
+    let &RaceReport { is_cut, weight, size, weight_left, size_left, draws_left, in_order, .. } = report;
+    let limiter = Some(limiter_to_wire(&report.limiter));
     let (times, weights) = (numbers(|arrival| arrival.time), numbers(|arrival| arrival.weight));
-    let report = replay::RaceReport::default();
+    let report = replay::RaceReport { limiter, draws_left, in_order, ..replay::RaceReport::default() };
     replay::RaceReport { times, weights, weight, size, weight_left, size_left, is_cut, ..report }
 }
 
@@ -91,12 +94,33 @@ pub fn report_from_wire(report: &replay::RaceReport, race: Race) -> Result<RaceR
     if *size > most || *size_left > most {
         return lost(format!("the sizes {size} and {size_left}; a table has at most {most} items"));
     }
+    let limiter = report.limiter.map(limiter_from_wire).filter(|limiter| limiter.validate().is_ok());
+    let Some(limiter) = limiter else {
+        return lost(format!("the rate limiter {:?}", report.limiter));
+    };
+    // As for the sizes: each item has at most as many draws as a number of 32 bits.
+    if let Some(draws) = report.draws_left.filter(|&draws| draws < *size || draws > most * most) {
+        return lost(format!("{draws} draws left of {size} items"));
+    }
     if !times.is_empty() && rate == 0.0 {
         return lost(format!("{} arrivals from {size} items of weight {weight}", times.len()));
     }
     let arrivals = times.into_iter().zip(weights).map(|(time, weight)| RaceArrival { time, weight }).collect();
     let (weight, size, weight_left, size_left) = (*weight, *size, *weight_left, *size_left);
-    Ok(RaceReport { arrivals, is_cut: *is_cut, weight, size, weight_left, size_left })
+    let (draws_left, in_order) = (report.draws_left, report.in_order);
+    Ok(RaceReport { arrivals, is_cut: *is_cut, weight, size, weight_left, size_left, draws_left, in_order, limiter })
+}
+
+/// Makes the message of a wait for a stock.
+pub fn wait_to_wire(table: &str, stock: Stock, is_ahead: bool) -> replay::Wait {
+    let Stock { at_least, of_draws, min_size } = stock;
+    replay::Wait { table: table.to_owned(), at_least, of_draws, min_size_to_sample: min_size, is_ahead }
+}
+
+/// Reads what a client waits for.
+pub fn stock_from_wire(wait: &replay::Wait) -> Stock {
+    let &replay::Wait { at_least, of_draws, min_size_to_sample: min_size, .. } = wait;
+    Stock { at_least, of_draws, min_size }
 }
 
 /// Makes the message of a choice.
@@ -133,8 +157,12 @@ fn numbers<T, const N: usize>(bytes: &[u8], from_le_bytes: impl Fn([u8; N]) -> T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reverb_core::RateLimiterConfig;
 
     const RACE: Race = Race { interval: 10.0, limit: 4, by_size: false };
+
+    const LIMITER: RateLimiterConfig =
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 2, min_diff: -f64::MAX, max_diff: 3.0 };
 
     fn report(arrivals: &[(f64, f64)]) -> replay::RaceReport {
         report_to_wire(&RaceReport {
@@ -144,6 +172,9 @@ mod tests {
             size: 3,
             weight_left: 5.0,
             size_left: 2,
+            draws_left: Some(4),
+            in_order: false,
+            limiter: LIMITER,
         })
     }
 
@@ -194,6 +225,9 @@ mod tests {
             (replay::RaceReport { size: u64::MAX, ..good() }, "the sizes 18446744073709551615 and 2"),
             (replay::RaceReport { size_left: 1 << 32, ..good() }, "the sizes 3 and 4294967296"),
             (replay::RaceReport { weight: f64::INFINITY, ..good() }, "the weight inf"),
+            (replay::RaceReport { limiter: None, ..good() }, "the rate limiter None"),
+            (replay::RaceReport { draws_left: Some(2), ..good() }, "2 draws left of 3 items"),
+            (replay::RaceReport { draws_left: Some(u64::MAX), ..good() }, "18446744073709551615 draws left of 3"),
             (replay::RaceReport { weight: 0.0, ..report(&[(1.0, 0.0)]) }, "1 arrivals from 3 items of weight 0"),
         ] {
             let text = refused(&bad, RACE);
