@@ -54,8 +54,8 @@ impl Session {
         let shared = Arc::new(SharedSession::new(client.address(), client.pending(), options, dropped));
         open_sessions::add(&shared);
         shared.all.join();
-        let cluster = client.endpoint.cluster.filter(|_| client.endpoint.address.several().is_some());
-        let streams = cluster.map(|cluster| Arc::new(ShardStreams::new(client.clone(), cluster, shared.clone())));
+        let streams =
+            client.endpoint.cluster.map(|cluster| Arc::new(ShardStreams::new(client.clone(), cluster, shared.clone())));
         Self { client, shared, shards: streams, is_counted: AtomicBool::new(true) }
     }
 
