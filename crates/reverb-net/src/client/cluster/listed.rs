@@ -30,7 +30,8 @@ pub async fn listed(servers: &Arc<Servers>, deadline: Option<Instant>) -> Result
     let Members { present, missing } = sorted(cluster, servers.all_or_none(deadline).await)?;
     let timeout = Instant::now() + cluster.options.shard_timeout;
     let limit = deadline.map_or(timeout, |deadline| deadline.min(timeout));
-    let ask = |road: Road| -> Asking<'_, _> { road.call(Observe, Some(limit)).into_future() };
+    // Without a limit of its own: at the limit, a shard is missing, and no error.
+    let ask = |road: Road| -> Asking<'_, _> { road.call(Observe, None).into_future() };
     let answers = join_until(present.iter().map(|member| ask(member.road.clone())).collect(), limit).await;
     let silent = || Err(Error::Unavailable("it does not answer".into()));
     let answered = present.into_iter().zip(answers).map(|(member, answer)| ListedShard {
