@@ -263,16 +263,18 @@ impl Servers {
     /// Inserts items at one of the servers. If that turns out to be lost before it has got them, they go to another.
     ///
     /// # Errors
-    /// Those of [`Servers::road`] and of the insert.
+    /// Those of [`Servers::road`] and of the insert. The cause of an [`Error::Unconfirmed`] names the server.
     pub async fn insert(self: &Arc<Self>, call: Insert, deadline: Option<Instant>) -> Result<ItemKeys> {
         let mut servers_left = self.members.lock().len();
         loop {
             let road = self.road(Turn::Insert, None, deadline).await?;
+            let peer = road.peer().map(str::to_owned).unwrap_or_default();
             match road.complete(call.clone(), deadline).await {
                 // What was sent would be unconfirmed.
                 Err(error) if servers_left > 1 && is_lost(&error) && !matches!(error, Error::Unconfirmed(_)) => {
                     servers_left -= 1;
                 }
+                Err(Error::Unconfirmed(cause)) => return Err(Error::Unconfirmed(Box::new(at_server(*cause, &peer)))),
                 inserted => return inserted,
             }
         }
