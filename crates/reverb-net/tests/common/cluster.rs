@@ -8,6 +8,7 @@ use reverb_net::client::Client;
 use reverb_net::server::{ListenOptions, Server};
 use reverb_net::transport::cluster::{ClusterOptions, OnShardLoss, Placement};
 use reverb_service::{Replay, Shard, TableHandle};
+
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -15,9 +16,15 @@ pub fn soon() -> Option<Instant> {
     Some(Instant::now() + SOON)
 }
 
+/// The name of a cluster that no other process has. A client that tries an address again which its shard has left does not
+/// take the shard of another test, which has the port now, for its own.
+pub fn own_name(cluster: &str) -> String {
+    format!("{cluster}-{}", std::process::id())
+}
+
 /// A shard on a port, or on a free one.
 pub fn shard_of(cluster: &str, id: u32, table: &TableHandle, port: Option<u16>) -> Server {
-    let shard = Shard::new(id, MAX_SHARDS, cluster.into()).unwrap();
+    let shard = Shard::new(id, MAX_SHARDS, own_name(cluster)).unwrap();
     let replay = Replay::of_shard(vec![table.clone()], MAX_MESSAGE_SIZE, Some(shard)).unwrap();
     Server::start(&Handle::current(), replay, &ListenOptions { port, ..ListenOptions::default() }, None).unwrap()
 }

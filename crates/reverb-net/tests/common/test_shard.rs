@@ -1,5 +1,6 @@
 //! Shards of a cluster that note what they are asked, and clients of all of them.
 
+use super::cluster::own_name;
 use super::{MAX_MESSAGE_SIZE, Recorder, SOON, addresses, rows, uniform};
 use reverb_core::{KeySlots, MAX_SHARDS};
 use reverb_net::Endpoint;
@@ -30,7 +31,7 @@ impl TestShard {
 
     pub fn of(id: u32, table: TableHandle, port: Option<u16>) -> Self {
         let journal = Recorder::of(&table);
-        let shard = Shard::new(id, MAX_SHARDS, "replay".into()).unwrap();
+        let shard = Shard::new(id, MAX_SHARDS, own_name("replay")).unwrap();
         let replay = Replay::of_shard(vec![table.clone()], MAX_MESSAGE_SIZE, Some(shard)).unwrap();
         let options = ListenOptions { port, ..ListenOptions::default() };
         Self { id, server: Server::start(&Handle::current(), replay, &options, None).unwrap(), table, journal }

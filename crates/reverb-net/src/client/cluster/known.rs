@@ -1,12 +1,12 @@
 //! What a client knows of its cluster from earlier rounds.
 
-use crate::client::join::ends_now;
-use crate::client::{DrawCall, RaceCall};
+use crate::client::join::{Asking, ends_now};
 use crate::replay_v1::proto::Shard;
 use crate::transport::cluster::ClusterOptions;
 use parking_lot::Mutex;
 use reverb_core::{Error, Race};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// What a client was told of its cluster, and what it has learnt.
@@ -30,12 +30,27 @@ pub struct Counts {
     pub slow: Vec<Arc<str>>,
 }
 
+/// A call whose answer says that a shard is back.
+pub struct Probe(pub Asking<'static, ()>);
+
+impl Probe {
+    fn is_answered(&mut self) -> bool {
+        ends_now(self.0.as_mut())
+    }
+}
+
+impl fmt::Debug for Probe {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Probe")
+    }
+}
+
 #[derive(Debug, Default)]
 struct Known {
     /// The last sums of the weights and sizes of each table.
     sums: HashMap<String, (f64, u64)>,
     counts: Counts,
-    /// The shards that have not answered, and the calls whose answers say that they are back.
+    /// The shards that have not answered, and what ends when one is back.
     silent: BTreeMap<Arc<str>, Probe>,
     /// The last shard at each address.
     shards: HashMap<Arc<str>, u32>,
@@ -47,25 +62,6 @@ struct Known {
     refused: HashSet<Vec<u8>>,
     /// Shards whose servers have said that they were stopped for good.
     stopped: HashSet<Arc<str>>,
-}
-
-/// A call that a shard has not answered in time.
-#[derive(Debug)]
-pub enum Probe {
-    /// A race without its report.
-    Race(RaceCall),
-    /// A choice without its batch.
-    Batch(DrawCall),
-}
-
-impl Probe {
-    /// Whether the shard has answered by now, or its connection was lost.
-    fn is_answered(&mut self) -> bool {
-        match self {
-            Self::Race(call) => ends_now(call.report()),
-            Self::Batch(call) => call.is_ready(),
-        }
-    }
 }
 
 impl Cluster {
@@ -107,7 +103,9 @@ impl Cluster {
     }
 
     /// Notes that a shard has not answered in time.
-    pub fn add_silent(&self, peer: &Arc<str>, probe: Probe) {
+    pub fn add_silent(&self, peer: &Arc<str>, mut probe: Probe) {
+        // Sends what it asks.
+        probe.is_answered();
         let replaced = self.known.lock().silent.insert(peer.clone(), probe);
         drop(replaced);
     }

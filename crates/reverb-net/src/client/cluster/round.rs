@@ -1,16 +1,16 @@
 //! One round of a draw: a race of all shards that take part.
 
 use super::gathered::RoundPart;
-use super::known::{Cluster, Probe};
+use super::known::{Cluster, Probe, bounded};
 use super::sorted::{Member, Missing};
 use super::sums::Sums;
 use crate::client::join::{Asking, join_until};
 use crate::client::servers::{at_server, is_lost};
 use crate::client::streamed::BeginRace;
-use crate::client::{DrawCall, RaceCall, RaceRequest};
+use crate::client::{DrawCall, RaceCall, RaceRequest, Road};
 use reverb_core::{AfterRound, Error, Race, RaceReport, RaceRound, Result};
 use reverb_service::Batch;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What one round of a draw asks.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Round<'_> {
             }
         });
         let reports = join_until(asked.collect(), limit).await;
-        let reports = match self.settle(members, reports, limit, |index| calls[index].take().map(Probe::Race))? {
+        let reports = match self.settle(members, reports, limit)? {
             Ok(reports) => reports,
             Err(lost) => return Ok(Ended::Lost(lost)),
         };
@@ -117,15 +117,14 @@ impl Round<'_> {
                 }
             }
         });
-        let mut batches = join_until(asked.collect(), limit).await;
+        let batches = join_until(asked.collect(), limit).await;
         if batches.iter().any(|batch| matches!(batch, Some(Err(Error::DeadlineExceeded(_))))) {
             // The choice came too late. The shard is there, and has taken its draws back.
             return Ok(Ended::Lost(Vec::new()));
         }
         let asked: Vec<_> = chosen.iter().map(|(member, _)| member.clone()).collect();
-        let mut draws: Vec<_> = draws.into_iter().map(Result::ok).collect();
-        let probe = |index: usize| draws[index].take().map(Probe::Batch);
-        let batches = match self.settle(&asked, std::mem::take(&mut batches), limit, probe)? {
+        let draws: Vec<_> = draws.into_iter().map(Result::ok).collect();
+        let batches = match self.settle(&asked, batches, limit)? {
             Ok(batches) => batches,
             Err(lost) => return Ok(Ended::Lost(lost)),
         };
@@ -142,19 +141,17 @@ impl Round<'_> {
         self.limit.map_or(timeout, |limit| limit.min(timeout))
     }
 
-    /// Returns the answers of all shards, or those that are lost. A shard that has not answered is asked by `probe`
-    /// whether it is back.
+    /// Returns the answers of all shards, or those that are lost.
     fn settle<T>(
         &self,
         members: &[Member],
         answers: Vec<Answer<T>>,
         limit: Instant,
-        mut probe: impl FnMut(usize) -> Option<Probe>,
     ) -> Result<std::result::Result<Vec<T>, Missing>> {
         self.check_refusals(members, &answers)?;
         let is_deadline = self.limit == Some(limit);
         let (mut answered, mut lost) = (Vec::with_capacity(answers.len()), Vec::new());
-        for (index, (member, answer)) in members.iter().zip(answers).enumerate() {
+        for (member, answer) in members.iter().zip(answers) {
             let peer = &member.peer;
             match answer {
                 Some(Ok(answer)) => answered.push(answer),
@@ -169,7 +166,7 @@ impl Round<'_> {
                     return Err(Error::DeadlineExceeded(format!("{name} has not answered a draw before its deadline")));
                 }
                 None => {
-                    probe(index).into_iter().for_each(|probe| self.cluster.add_silent(peer, probe));
+                    self.cluster.add_silent(peer, probe(member.road.clone(), self.table));
                     lost.push((peer.clone(), silent()));
                 }
             }
@@ -187,6 +184,18 @@ impl Round<'_> {
         let is_of_all = refusals.iter().all(|refusal| refusal.as_ref() == Some(first));
         Err(if is_of_all { first.clone() } else { at_server(first.clone(), &member.peer) })
     }
+}
+
+/// Asks a shard that has not answered for an answer: a race that draws nothing. What the shard was asked before is
+/// withdrawn, so that it gives that back by itself once it goes on.
+fn probe(road: Road, table: &str) -> Probe {
+    let race = bounded(Race { interval: 0.0, limit: 1, by_size: false });
+    let request = RaceRequest { table: table.to_owned(), race, squeeze_time: false, hold: Duration::ZERO };
+    Probe(Box::pin(async move {
+        if let Ok(mut call) = road.call(BeginRace(&request), None).into_future().await {
+            let _is_back = call.report().await;
+        }
+    }))
 }
 
 fn silent() -> Error {
