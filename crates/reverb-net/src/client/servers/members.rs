@@ -44,6 +44,10 @@ pub struct Member {
     is_same: bool,
     /// Whether the server was reached at least once.
     has_answered: bool,
+    /// The shard of a cluster that the server was when it was reached last.
+    shard: Option<u32>,
+    /// Whether that shard was reached at another address since, so that nobody waits for it here.
+    has_moved: bool,
     /// The keys of its items, since it was reached.
     keys: Option<Keys>,
     /// Whether the server has said that it was stopped for good, and no other was reached at its address since.
@@ -85,6 +89,8 @@ impl Member {
             road: None,
             is_same: false,
             has_answered: false,
+            shard: None,
+            has_moved: false,
             keys: None,
             is_over: false,
             is_trying: false,
@@ -191,10 +197,14 @@ impl Members {
                 told::forget(address, peer);
                 (member.has_answered, member.is_same, member.is_told) = (true, is_same, false);
                 (member.error, member.back_off, member.is_over) = (None, BackOff::default(), false);
+                (member.shard, member.has_moved) = (road.shard().map(|shard| shard.id), false);
+                let shard = member.shard;
                 if !is_same {
                     member.road = Some(road);
                     self.connections += 1;
                 }
+                let has_left = |other: &&mut Member| shard.is_some() && other.shard == shard && other.is_down();
+                self.list.iter_mut().filter(has_left).for_each(|other| other.has_moved = true);
             }
             Err(error) => {
                 member.error = Some(error);
@@ -280,7 +290,8 @@ impl Members {
 
     /// Whether all servers have said that they were stopped for good.
     pub fn are_over(&self) -> bool {
-        !self.list.is_empty() && self.list.iter().all(|member| member.is_same || member.has_said_over())
+        let is_gone = |member: &Member| member.is_same || member.has_moved || member.has_said_over();
+        !self.list.is_empty() && self.list.iter().all(is_gone)
     }
 
     /// Whether no other servers were found at the addresses of servers that were all stopped for good.
@@ -302,12 +313,12 @@ impl Members {
         (member.is_down() && self.counts(member)).then(|| member.error.clone().unwrap_or_else(unknown))
     }
 
-    /// Whether a member is a server. Of a name, the addresses of a family that never answered do not count if those of
+    /// Whether a member is a server, and not where a shard was before. Of a name, the addresses of a family that never answered do not count if those of
     /// the other family did: many hosts have addresses of a family that their network or their servers do not use.
     fn counts(&self, member: &Member) -> bool {
-        self.look_up.is_none()
-            || !self.have_answered()
-            || self.list.iter().any(|other| other.has_answered && other.is_ipv6() == member.is_ipv6())
+        let is_reached = |other: &Member| other.has_answered && other.is_ipv6() == member.is_ipv6();
+        let is_server = self.look_up.is_none() || !self.have_answered() || self.list.iter().any(is_reached);
+        is_server && !member.has_moved
     }
 
     /// Whether a server was ever reached.
