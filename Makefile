@@ -18,13 +18,13 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock README.md LICENSE NOTICE \
 PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots packaging)
 # With the binding, which has no Rust tests: so all dependencies have the same features as in the wheel of the tests.
 CARGO_TESTED := --workspace --exclude reverb-criterion
-ELSEWHERE := reference tensorflow programs torch jax balancers live
-IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow and not programs and not torch and not jax
+ELSEWHERE := reference tensorflow programs torch jax ray balancers live
+IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow and not programs and not torch and not jax and not ray
 
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo demo-ray test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
 	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
 
@@ -50,6 +50,12 @@ endef
 
 $(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made:
 	$(call venv,$(@D),$(PYTHON))
+	@touch $@
+
+# The newest Python here for which Ray has wheels.
+RAY_PYTHON ?= $(firstword $(foreach minor,14 13 12 11 10,$(shell command -v python3.$(minor))) $(PYTHON))
+.venv-ray/.made:
+	$(call venv,$(@D),$(RAY_PYTHON))
 	@touch $@
 
 # TensorFlow 2.15, which dm-reverb 0.14 needs, ends at Python 3.11.
@@ -110,6 +116,9 @@ $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 .venv-jax/.installed: .venv-jax/.made dist/.built
 	$(call install,dist,test$(comma)jax)
 
+.venv-ray/.installed: .venv-ray/.made dist/.built
+	$(call install,dist,test$(comma)ray,'gymnasium>=1.0$(comma)<2' 'matplotlib>=3.8$(comma)<4')
+
 # For two markers, `tensorflow` and `programs`: TensorFlow is the most of it, and either would install that. Without the
 # extra `test`: TF-Agents pins a typing-extensions that is too old for mypy.
 PROGRAMS := tests/programs/requirements
@@ -133,6 +142,10 @@ PROGRAMS := tests/programs/requirements
 demo: $(VENV)/.demo ## Train Double DQN on CartPole: a server, two actors, a learner; a picture in demo-output/
 	@$(BIN)/python examples/cartpole_dqn --output demo-output --seed $(SEED) \
 		$(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(DEMO_KEEP)),--keep)
+
+demo-ray: .venv-ray/.installed ## Train an agent like Ape-X on Ray, two shards; kill one; a picture in demo-output/
+	@.venv-ray/bin/python examples/apex_ray --output demo-output --seed $(SEED) \
+		$(if $(filter-out 0,$(QUICK)),--quick)
 
 # --- Tests -----------------------------------------------------------------------------------------------------
 
@@ -235,6 +248,9 @@ test-torch:
 test-jax:
 	$(call marked,jax,.venv-jax,$(PYTHON),.venv-jax/bin/pytest)
 
+test-ray: ## Clusters of shards on Ray, over three nodes of it on this machine
+	$(call marked,ray,.venv-ray,$(RAY_PYTHON),.venv-ray/bin/pytest)
+
 test-balancers: $(TESTED)/.installed ## Clients behind HAProxy and nginx; on Debian: apt-get install haproxy nginx-light
 	@if ! PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || ! PATH="$$PATH:/usr/sbin" command -v nginx >/dev/null; \
 	then echo "SKIPPED balancers: they need HAProxy and nginx; on Debian: apt-get install haproxy nginx-light"; \
@@ -327,5 +343,5 @@ wheel: dist/.built ## Build the wheel into dist/, with its bill of materials bes
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-cpprb target dist demo-output \
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb target dist demo-output \
 		soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

@@ -13,9 +13,9 @@ Ten things to know:
     TrajectoryDataset    a `tf.data` dataset of items, with TimestepDataset and TFClient, where TensorFlow is installed
     errors               what can go wrong; all of them are a ReverbError
 
-Further: `reverb.aio` (asyncio), `reverb.cluster` (several servers as one buffer), `reverb.structured` (patterns of
-items), `reverb.buffers` (replay in one process), `reverb.exchange` (Arrow, Parquet, Minari, RLDS),
-`reverb.checkpointers`, and the command `reverb`.
+Further: `reverb.aio` (asyncio), `reverb.structured` (patterns of items), `reverb.buffers` (replay in one process),
+`reverb.exchange` (Arrow, Parquet, Minari, RLDS), `reverb.ray` (clusters on Ray), `reverb.checkpointers`, and the
+command `reverb`.
 """
 
 import importlib
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from reverb import prioritized as prioritized
     from reverb import pybind as pybind
     from reverb import rate_limiters as rate_limiters
+    from reverb import ray as ray
     from reverb import replay_sample as replay_sample
     from reverb import reverb_types as reverb_types
     from reverb import server as server
@@ -120,6 +121,7 @@ _NAMES = {
     "prioritized": "prioritized",
     "pybind": "pybind",
     "rate_limiters": "rate_limiters",
+    "ray": "ray",
     "replay_sample": "replay_sample",
     "reverb_types": "reverb_types",
     "selectors": "item_selectors",

@@ -1,4 +1,4 @@
-"""Tells people where a server's live page is."""
+"""Tells people where a server's live page is, and where the shards of a cluster are."""
 
 import contextlib
 import logging
@@ -8,18 +8,22 @@ _logger = logging.getLogger("reverb")
 
 
 def announce(url: str | None) -> None:
-    """Tells the address of the live page where a person looks: at a prompt, in a terminal, or in a notebook.
+    """Tells the address of the live page. None says nothing."""
+    if url is not None:
+        tell(f"Live dashboard: {url}")
 
-    Elsewhere it is logged, so that programs that read the output of others do not find it there. None says nothing.
+
+def tell(text: str) -> None:
+    """Tells a line where a person looks: at a prompt, in a terminal, or in a notebook.
+
+    Elsewhere it is logged, so that programs that read the output of others do not find it there.
     """
-    if url is None:
-        return
     # A server works without a line, whatever the program has put in place of its output.
     with contextlib.suppress(Exception):
         if _is_read_by_a_person():
-            print(f"[Reverb] Live dashboard: {url}", flush=True)
+            print(f"[Reverb] {text}", flush=True)
         else:
-            _logger.info("Live dashboard: %s", url)
+            _logger.info("%s", text)
 
 
 def _is_read_by_a_person() -> bool:

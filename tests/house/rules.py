@@ -80,7 +80,7 @@ MODULES = (
     ("checkpoint_reader", "client"),
     ("adders/", "aio/", "cluster/", "platform/"),
     ("checkpointers", "server", "structured"),
-    ("buffers/", "exchange/", "loaders/", "tf/"),
+    ("buffers/", "exchange/", "loaders/", "ray/", "tf/"),
     FACES,
     ("cli/",),
     # Hands on names of all.
@@ -88,7 +88,7 @@ MODULES = (
 )
 
 # Parts of the package that know nothing of the others of their group.
-APART_IN_PACKAGE = (("buffers/", "exchange/", "loaders/", "tf/"), FACES)
+APART_IN_PACKAGE = (("buffers/", "exchange/", "loaders/", "ray/", "tf/"), FACES)
 
 # The only module that reads the environment, and the few places beside it that must, by what they read.
 ENVIRONMENT = "python/reverb/_settings.py"

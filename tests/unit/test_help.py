@@ -11,7 +11,15 @@ import pytest
 
 import reverb
 
-MODULES = ["reverb", "reverb.loaders", "reverb.exchange", "reverb.buffers", "reverb.adders", "reverb.structured_writer"]
+MODULES = [
+    "reverb",
+    "reverb.loaders",
+    "reverb.exchange",
+    "reverb.buffers",
+    "reverb.adders",
+    "reverb.structured_writer",
+    "reverb.ray",
+]
 # Without the frameworks, even where they are installed.
 WITHOUT = """
 import importlib.abc, importlib.util, inspect, pydoc, sys
@@ -21,7 +29,7 @@ class Refuse(importlib.abc.MetaPathFinder):
         if name.partition(".")[0] in frameworks:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-frameworks = ("tensorflow", "torch", "jax")
+frameworks = ("tensorflow", "torch", "jax", "ray")
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name in frameworks else find_spec(name, *rest)
 sys.meta_path.insert(0, Refuse())

@@ -10,12 +10,12 @@ import pytest
 import reverb
 
 PACKAGE = pathlib.Path(reverb.__file__).parent
-FRAMEWORKS = {"tensorflow", "torch", "jax"}
+FRAMEWORKS = {"tensorflow", "torch", "jax", "ray"}
 # What an import of the package must not cost, wherever a name of it is used.
 HEAVY = FRAMEWORKS | {"google.protobuf", "ml_dtypes", "tree"}
 
 # Packages whose names load what they need when they are first asked for.
-LAZY = ("reverb", "reverb.buffers", "reverb.exchange", "reverb.loaders")
+LAZY = ("reverb", "reverb.buffers", "reverb.exchange", "reverb.loaders", "reverb.ray")
 
 
 def run(code):
@@ -46,6 +46,7 @@ def test_no_module_imports_a_framework_at_its_top():
         "loaders/tensorflow_",
         "loaders/torch_",
         "pattern_dataset.py",
+        "ray/",
         "tf/",
         "tf_client.py",
         "timestep_dataset.py",

@@ -1,0 +1,107 @@
+"""Clients of a cluster on Ray, which find it by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import ray
+
+from reverb import cluster
+from reverb.cluster.addresses import as_address
+from reverb.data.cluster_options import SHARD_TIMEOUT, ClusterOptions
+from reverb.data.endpoint import Endpoint
+from reverb.errors import UnavailableError
+from reverb.ray import actors, watching
+from reverb.ray.secrets import Credentials, client_files
+from reverb.ray.shard_map import Place
+
+# Seconds that a client waits for the map, which Ray may be restarting.
+_MAP_S = 30.0
+
+
+def connect(
+    name: str = "replay",
+    *,
+    placement: Literal["episode", "writer"] = "episode",
+    on_shard_loss: Literal["continue", "wait", "raise"] = "continue",
+    shard_timeout: float = SHARD_TIMEOUT,
+) -> RayClient:
+    """Makes a client of a cluster that `start` has started, in any driver, task or actor of the same Ray cluster.
+
+    Args:
+      name: Name of the cluster.
+      placement: When a writer chooses its shard: at each `"episode"`, or once for a `"writer"`.
+      on_shard_loss: What becomes of calls while a shard is missing. `"continue"`: they go on with the others, and a
+        warning names it. `"wait"`: they wait for it, for 300 seconds at most. `"raise"`: UnavailableError names it.
+      shard_timeout: Time in seconds after which a shard that does not answer is missing.
+
+    Raises:
+      ValueError: No cluster of this name is running, or an argument is out of range.
+      TypeError: An argument has the wrong type.
+      UnavailableError: The actor that knows the addresses does not answer, or the shards listen on the loopback
+        interface of another node.
+    """
+    return _connected(name, ClusterOptions(placement, on_shard_loss, shard_timeout))
+
+
+def _connected(name: str, options: ClusterOptions) -> RayClient:
+    """Makes the client. Pickles of clients name this function, so it keeps its place."""
+    if not ray.is_initialized():
+        ray.init()
+    places, credentials = access_to(name)
+    if not places:
+        raise UnavailableError(f"no shard of the cluster `{name}` has started yet: try again when one has")
+    tls, token_file = (None, None) if credentials is None else client_files(credentials)
+    address = as_address([place.address for place in places])
+    return RayClient(name, Endpoint(address, tls=tls, token_file=token_file, cluster=options))
+
+
+def access_to(name: str) -> tuple[list[Place], Credentials | None]:
+    """Asks the map of a cluster where its shards are, and what they ask of clients.
+
+    Raises:
+      ValueError: No cluster of this name is running.
+      UnavailableError: The map does not answer, or this program cannot reach the shards from its node.
+    """
+    shard_map = actors.find(actors.map_name(name))
+    if shard_map is None:
+        raise ValueError(f"no cluster `{name}` is running on Ray; there are: {', '.join(actors.clusters()) or 'none'}")
+    try:
+        places: list[Place]
+        places, credentials = ray.get(shard_map.access.remote(), timeout=_MAP_S)
+    except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
+        raise UnavailableError(f"the actor that knows the shards of the cluster `{name}` does not answer") from error
+    node = ray.get_runtime_context().get_node_id()
+    for place in places:
+        if place.is_loopback and place.node != node:
+            raise UnavailableError(
+                f"the shards of the cluster `{name}` listen on loopback of the node {place.node_ip}, and this program "
+                f"is on another one: the Ray cluster had one node when it was started; stop it, and start it again"
+            )
+    return places, credentials
+
+
+class RayClient(cluster.Client):
+    """A client of a cluster on Ray, which `connect` makes. Its pickle has the name of the cluster, and no address.
+
+    While a shard is missing, the client asks Ray once in a while whether it has another address by now.
+
+    Args:
+      name: Name of the cluster.
+      endpoint: Endpoint of its shards.
+    """
+
+    def __init__(self, name: str, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._name = name
+        # Questions would start Ray again where the program has shut it down.
+        watching.watch(self, lambda: access_to(name)[0] if ray.is_initialized() else [])
+
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
+        return self._name
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _connected, (self._name, self.endpoint.cluster)
