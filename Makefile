@@ -52,8 +52,9 @@ $(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
-# The newest Python here for which Ray has wheels.
-RAY_PYTHON ?= $(firstword $(foreach minor,14 13 12 11 10,$(shell command -v python3.$(minor))) $(PYTHON))
+# The newest Python that runs here and for which Ray has wheels.
+RAY_PYTHON ?= $(or $(shell for minor in 14 13 12 11 10; do \
+	python3.$$minor --version >/dev/null 2>&1 && echo python3.$$minor && break; done),$(PYTHON))
 .venv-ray/.made:
 	$(call venv,$(@D),$(RAY_PYTHON))
 	@touch $@
