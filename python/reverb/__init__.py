@@ -13,9 +13,9 @@ Ten things to know:
     TrajectoryDataset    a `tf.data` dataset of items, with TimestepDataset and TFClient, where TensorFlow is installed
     errors               what can go wrong; all of them are a ReverbError
 
-Further: `reverb.aio` (asyncio), `reverb.structured` (patterns of items), `reverb.buffers` (replay in one process),
-`reverb.exchange` (Arrow, Parquet, Minari, RLDS), `reverb.ray` (clusters on Ray), `reverb.checkpointers`, and the
-command `reverb`.
+Further: `reverb.aio` (asyncio), `reverb.cluster` (several servers as one buffer), `reverb.ray` (clusters on Ray),
+`reverb.structured` (patterns of items), `reverb.buffers` (replay in one process), `reverb.exchange` (Arrow, Parquet,
+Minari, RLDS), `reverb.checkpointers`, and the command `reverb`.
 """
 
 import importlib
