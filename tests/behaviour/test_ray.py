@@ -121,6 +121,16 @@ def test_a_killed_shard_returns_at_its_address_with_the_items_of_its_checkpoint(
     assert replay.shards()[1].items >= other.items
 
 
+def test_a_shard_that_ray_ends_in_order_does_not_say_that_it_was_for_good(nodes):
+    replay = start(shards=1)
+    insert(replay, [1])
+    pid = replay.shards()[0].pid
+    ray.get_actor("replay/0", namespace="reverb").__ray_terminate__.remote()
+    eventually(lambda: not is_alive(pid))
+    with pytest.raises((reverb.errors.DeadlineExceededError, reverb.errors.UnavailableError)):
+        replay.server_info(timeout=2)
+
+
 def test_clients_find_a_shard_that_has_another_address(nodes, tmp_path):
     replay = start(checkpoint=tmp_path)
     writer = reverb.ray.connect()

@@ -17,6 +17,16 @@ _kept: dict[str, list[Any]] = {}
 _REMOVAL_S = 20.0
 
 
+def join() -> None:
+    """Connects this program to the Ray cluster that is running, if it has not connected itself.
+
+    Raises:
+      ConnectionError: There is none.
+    """
+    if not ray.is_initialized():
+        ray.init(address="auto")
+
+
 def map_name(cluster: str) -> str:
     """Returns the name of the actor that holds the addresses of a cluster's shards."""
     return cluster

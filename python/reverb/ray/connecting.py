@@ -39,6 +39,7 @@ def connect(
     Raises:
       ValueError: No cluster of this name is running, or an argument is out of range.
       TypeError: An argument has the wrong type.
+      ConnectionError: There is no Ray cluster.
       UnavailableError: The actor that knows the addresses does not answer, or the shards listen on the loopback
         interface of another node.
     """
@@ -47,8 +48,7 @@ def connect(
 
 def _connected(name: str, options: ClusterOptions) -> RayClient:
     """Makes the client. Pickles of clients name this function, so it keeps its place."""
-    if not ray.is_initialized():
-        ray.init()
+    actors.join()
     places, credentials = access_to(name)
     if not places:
         raise UnavailableError(f"no shard of the cluster `{name}` has started yet: try again when one has")

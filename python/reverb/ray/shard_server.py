@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import os
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterable
 
 import ray
 
-from reverb import _binding
 from reverb.client import Client
 from reverb.data.shard import Shard
 from reverb.errors import UnavailableError
@@ -60,8 +60,8 @@ class ShardServer:
         self._map = actors.find(actors.map_name(settings.cluster))
         self._secrets: Secrets | None = self._asked_secrets()
         self._server = self._serve()
-        # Whatever ends the process, but `stop`, Ray starts it again.
-        _binding.Server.set_last(False)
+        # Whatever ends the process before `stop` does, Ray starts it again: also an exit with status 0.
+        atexit.register(self._server.stop, returns=True)
         if self._map is not None:
             self._map.put.options(max_task_retries=-1).remote(self.place())
         begin_gauges(self._tables, settings.cluster, shard_id)

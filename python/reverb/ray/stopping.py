@@ -33,10 +33,10 @@ def stop(name: str = "replay", save: bool = True) -> list[str]:
 
     Raises:
       ValueError: There is no cluster of this name.
+      ConnectionError: There is no Ray cluster.
       StorageError: A shard could not save. Nothing was stopped; `save=False` stops it nevertheless.
     """
-    if not ray.is_initialized():
-        ray.init()
+    actors.join()
     found = actors.of_cluster(name)
     if not found and not placing.groups_of(name):
         if name in _stopped:
