@@ -6,13 +6,15 @@ from behaviour_support import insert_values, make_table
 import reverb
 from reverb.cluster import Shard
 
+pytestmark = pytest.mark.ports
+
 
 @pytest.fixture
 def serve_shard():
     servers = []
 
-    def serve(number):
-        servers.append(reverb.Server([make_table(sampler="uniform")], shard=Shard(number, "replay")))
+    def serve(number, port=None):
+        servers.append(reverb.Server([make_table(sampler="uniform")], port, shard=Shard(number, "replay")))
         return servers[-1]
 
     yield serve
@@ -45,6 +47,24 @@ def test_nobody_waits_for_a_shard_where_it_was_before(serve_shard, on_shard_loss
     moved.stop()
     with pytest.raises(reverb.errors.ServerStoppedError):
         replay.sample_batch("table", 1, timeout=20)
+
+
+def test_a_shard_may_go_back_to_where_it_was_and_others_may_be_there_meanwhile(serve_shard):
+    stays, leaves = serve_shard(0), serve_shard(1)
+    replay = reverb.cluster.connect([address(stays), address(leaves)], on_shard_loss="wait")
+    insert_values(replay, range(20))
+    leaves.stop(returns=True)
+    moved = serve_shard(1)
+    replay.add_shard(address(moved))
+    insert_values(replay, range(20))
+    with reverb.Server([make_table()], leaves.port):
+        # One that is no shard, where the shard was, concerns nobody.
+        assert len(replay.sample_batch("table", 10).info.key) == 10
+    moved.stop(returns=True)
+    back = serve_shard(1, leaves.port)
+    replay.add_shard(address(back))
+    assert {key >> 56 for key in insert_keys(replay, 20)} == {0, 1}
+    assert {shard.address for shard in replay.shards()} == {address(stays), address(back)}
 
 
 def insert_keys(replay, count):

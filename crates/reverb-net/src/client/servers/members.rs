@@ -46,7 +46,7 @@ pub struct Member {
     has_answered: bool,
     /// The shard of a cluster that the server was when it was reached last.
     shard: Option<u32>,
-    /// Whether that shard was reached at another address since, so that nobody waits for it here.
+    /// Whether that shard was reached at another address since. Nobody looks for it here before it is lost there.
     has_moved: bool,
     /// The keys of its items, since it was reached.
     keys: Option<Keys>,
@@ -106,6 +106,11 @@ impl Member {
         self.road.is_none() && !self.is_same
     }
 
+    /// Whether the next attempt to reach the server is to be made in its time.
+    fn is_sought(&self) -> bool {
+        self.is_down() && !self.has_moved && !self.is_trying
+    }
+
     /// Returns what is known of the keys of its items, also after the server was lost.
     fn keys(&self) -> Option<Keys> {
         self.road.as_ref().map(|road| Keys::new(road.key_slots(), road.has_foreign_keys())).or(self.keys)
@@ -143,7 +148,7 @@ impl Members {
 
     /// Removes lost connections, so that their servers are tried again.
     pub fn note_lost(&mut self, now: Instant) {
-        let mut is_lost = false;
+        let (mut is_lost, mut lost_shards) = (false, Vec::new());
         for member in &mut self.list {
             if member.road.as_ref().is_some_and(|road| !road.is_open()) {
                 is_lost = true;
@@ -152,7 +157,11 @@ impl Members {
                 let lost = Error::Unavailable("the connection was lost".into());
                 (member.road, member.error) = (None, Some(lost));
                 (member.next_attempt, member.back_off) = (now, BackOff::default());
+                lost_shards.extend(member.shard.filter(|_| !member.is_over));
             }
+        }
+        for member in self.list.iter_mut().filter(|member| member.shard.is_some_and(|id| lost_shards.contains(&id))) {
+            member.has_moved = false;
         }
         if is_lost {
             // Another member may be the road to the lost server now.
@@ -162,7 +171,7 @@ impl Members {
 
     /// Returns the servers to be tried now. Marks them as being tried.
     pub fn take_due(&mut self, now: Instant) -> Vec<Endpoint> {
-        let is_due = |member: &&mut Member| member.is_down() && !member.is_trying && member.next_attempt <= now;
+        let is_due = |member: &&mut Member| member.is_sought() && member.next_attempt <= now;
         let due = self.list.iter_mut().filter(is_due).map(|member| {
             member.is_trying = true;
             member.endpoint.clone()
@@ -250,7 +259,7 @@ impl Members {
 
     /// Returns the next time at which an attempt is due.
     pub fn next_attempt(&self, now: Instant) -> Option<Instant> {
-        let waiting = self.list.iter().filter(|member| member.is_down() && !member.is_trying);
+        let waiting = self.list.iter().filter(|member| member.is_sought());
         let look_up = self.look_up.as_ref().filter(|look_up| !look_up.is_running).and_then(|look_up| look_up.ended);
         let look_up = look_up.map(|ended| ended + LOOK_UP_PAUSE).filter(|&due| due > now);
         waiting.map(|member| member.next_attempt).chain(look_up).min()
