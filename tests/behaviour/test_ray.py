@@ -1,6 +1,8 @@
 """Clusters of shards on Ray, over three nodes of it on this machine."""
 
+import os
 import pickle
+import signal
 import urllib.request
 
 import pytest
@@ -176,6 +178,21 @@ def test_a_map_that_is_lost_is_made_again_from_the_shards(nodes):
     assert len(insert(reverb.ray.connect(), range(10))) == 10
 
 
+def test_a_client_that_was_made_while_a_shard_was_unknown_finds_it_later(nodes):
+    replay = start()
+    insert(replay, range(20))
+    silent = replay.shards()[0].pid
+    os.kill(silent, signal.SIGSTOP)
+    try:
+        ray.kill(ray.get_actor("replay", namespace="reverb"), no_restart=False)
+        eventually(lambda: [place.id for place in places()] == [1])
+        late = reverb.ray.connect()
+        assert [shard.id for shard in late.shards()] == [1]
+    finally:
+        os.kill(silent, signal.SIGCONT)
+    eventually(lambda: sum(items(late).values()) == 20)
+
+
 def test_too_few_cpus_fail_within_the_timeout_and_leave_nothing(nodes):
     with pytest.raises(reverb.errors.DeadlineExceededError) as failed:
         start(shards=3, cpus_per_shard=2, timeout=2)
@@ -197,6 +214,18 @@ def test_a_name_is_taken_once(nodes):
     with pytest.raises(ValueError, match="a cluster `replay` is running on Ray already"):
         start(shards=1)
     assert len(insert(reverb.ray.connect(), [1])) == 1
+
+
+def test_one_of_two_programs_that_take_a_name_gets_it_and_the_other_does_no_harm(nodes):
+    starts = [Background(start, shards=1) for _ in range(2)]
+    errors = []
+    for begun in starts:
+        try:
+            begun.result(PATIENCE_S)
+        except ValueError as error:
+            errors.append(error)
+    assert len(errors) == 1
+    assert len(insert(reverb.ray.connect(), range(10))) == 10
 
 
 @pytest.mark.parametrize(
@@ -232,7 +261,12 @@ from ray_support import insert, start
 import reverb
 
 ray.init(address=sys.argv[1], log_to_driver=False)
-insert(start(detached={detached}), range(20))
+replay = start(detached={detached})
+insert(replay, range(20))
+# Nothing but the program keeps actors alive that are not detached.
+for _ in range(200):
+    ray.get(ray.get_actor("replay/0", namespace="reverb").place.remote())
+assert len(replay.shards()) == sum(shard.alive for shard in replay.shards()) == 2
 """
 
 
@@ -261,8 +295,6 @@ def test_other_shards_end_with_the_driver(nodes):
 def test_stop_saves_and_a_new_cluster_has_the_items(nodes, tmp_path):
     replay = start(checkpoint=tmp_path)
     insert(replay, range(40))
-    waiting = Background(lambda: replay.sample_batch("table", 1, timeout=PATIENCE_S) and replay.server_info())
-    waiting.result()
     before, pids = items(replay), [shard.pid for shard in replay.shards()]
     assert len(reverb.ray.stop()) == 2
     eventually(lambda: not any(map(is_alive, pids)))

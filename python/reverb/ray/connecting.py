@@ -13,8 +13,8 @@ from reverb.data.cluster_options import SHARD_TIMEOUT, ClusterOptions
 from reverb.data.endpoint import Endpoint
 from reverb.errors import UnavailableError
 from reverb.ray import actors, watching
-from reverb.ray.secrets import Credentials, client_files
-from reverb.ray.shard_map import Place
+from reverb.ray.secrets import client_files
+from reverb.ray.shard_map import Access
 
 # Seconds that a client waits for the map, which Ray may be restarting.
 _MAP_S = 30.0
@@ -49,15 +49,15 @@ def connect(
 def _connected(name: str, options: ClusterOptions) -> RayClient:
     """Makes the client. Pickles of clients name this function, so it keeps its place."""
     actors.join()
-    places, credentials = access_to(name)
-    if not places:
+    access = access_to(name)
+    if not access.places:
         raise UnavailableError(f"no shard of the cluster `{name}` has started yet: try again when one has")
-    tls, token_file = (None, None) if credentials is None else client_files(credentials)
-    address = as_address([place.address for place in places])
-    return RayClient(name, Endpoint(address, tls=tls, token_file=token_file, cluster=options))
+    tls, token_file = (None, None) if access.credentials is None else client_files(access.credentials)
+    address = as_address([place.address for place in access.places])
+    return RayClient(name, Endpoint(address, tls=tls, token_file=token_file, cluster=options), access)
 
 
-def access_to(name: str) -> tuple[list[Place], Credentials | None]:
+def access_to(name: str) -> Access:
     """Asks the map of a cluster where its shards are, and what they ask of clients.
 
     Raises:
@@ -68,18 +68,17 @@ def access_to(name: str) -> tuple[list[Place], Credentials | None]:
     if shard_map is None:
         raise ValueError(f"no cluster `{name}` is running on Ray; there are: {', '.join(actors.clusters()) or 'none'}")
     try:
-        places: list[Place]
-        places, credentials = ray.get(shard_map.access.remote(), timeout=_MAP_S)
+        access: Access = ray.get(shard_map.access.remote(), timeout=_MAP_S)
     except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
         raise UnavailableError(f"the actor that knows the shards of the cluster `{name}` does not answer") from error
     node = ray.get_runtime_context().get_node_id()
-    for place in places:
+    for place in access.places:
         if place.is_loopback and place.node != node:
             raise UnavailableError(
                 f"the shards of the cluster `{name}` listen on loopback of the node {place.node_ip}, and this program "
                 f"is on another one: the Ray cluster had one node when it was started; stop it, and start it again"
             )
-    return places, credentials
+    return access
 
 
 class RayClient(cluster.Client):
@@ -89,14 +88,15 @@ class RayClient(cluster.Client):
 
     Args:
       name: Name of the cluster.
-      endpoint: Endpoint of its shards.
+      endpoint: Endpoint of those shards that are known.
+      access: What the map knows.
     """
 
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
+    def __init__(self, name: str, endpoint: Endpoint, access: Access) -> None:
         super().__init__(endpoint)
         self._name = name
-        # Questions would start Ray again where the program has shut it down.
-        watching.watch(self, lambda: access_to(name)[0] if ray.is_initialized() else [])
+        # A question would start Ray again where the program has shut it down.
+        watching.watch(self, access, lambda: access_to(name) if ray.is_initialized() else access)
 
     @property
     def name(self) -> str:

@@ -49,6 +49,21 @@ class Place:
         return f"{'grpcs://' if self.is_tls else ''}{host}:{self.port}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """What a client needs to know.
+
+    Attributes:
+      places: Where the shards are, as far as that is known.
+      num_shards: Number of all shards.
+      credentials: What shards ask of clients; None if they ask for nothing.
+    """
+
+    places: list[Place]
+    num_shards: int
+    credentials: Credentials | None
+
+
 class ShardMap:
     """Knows the last place of each shard, and the secrets of the cluster. Shards tell it where they are as they start.
 
@@ -86,9 +101,10 @@ class ShardMap:
         """Returns what shards need; None if they listen without TLS."""
         return self._secrets
 
-    def access(self) -> tuple[list[Place], Credentials | None]:
-        """Returns where the shards are, and what clients need."""
-        return self.places(), None if self._secrets is None else self._secrets.credentials
+    def access(self) -> Access:
+        """Returns what clients need to know."""
+        credentials = None if self._secrets is None else self._secrets.credentials
+        return Access(self.places(), self._num_shards, credentials)
 
     def put(self, place: Place) -> None:
         """Notes the place of a shard that has started."""

@@ -97,6 +97,7 @@ def start(
         is_loopback=is_loopback,
         is_tls=not (is_loopback or allow_insecure),
     )
+    # What takes the name is not removed if it has been taken: that cluster is another's.
     begun = _Start(settings, shards, resources, max_restarts, detached)
     try:
         places = begun.run(placement, time.monotonic() + timeout)
@@ -130,7 +131,7 @@ def _check(make_tables: object, shards: int, name: str, cpus_per_shard: float, p
 
 
 class _Start:
-    """The actors of a cluster that is starting.
+    """The actors of a cluster that is starting. It begins with the map, which takes the name.
 
     Args:
       settings: What all shards have in common.
@@ -138,6 +139,9 @@ class _Start:
       resources: What Ray reserves for each.
       max_restarts: Number of times that Ray restarts one.
       is_detached: Whether they outlive this program.
+
+    Raises:
+      ValueError: Another program has just taken the name.
     """
 
     def __init__(
@@ -146,15 +150,14 @@ class _Start:
         self._settings, self._shards, self._resources = settings, shards, resources
         self._common = {"namespace": actors.NAMESPACE, "lifetime": "detached" if is_detached else None}
         self._max_restarts, self._is_detached = max_restarts, is_detached
-        self.actors: list[Any] = []
+        name = settings.cluster
+        options = {"name": actors.map_name(name), "num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+        shard_map = ray.remote(ShardMap).options(**options, **self._common).remote(name, shards, settings.is_tls)
+        self.actors: list[Any] = [shard_map]
 
     def run(self, placement: str, end: float) -> list[Place]:
-        """Starts the map, then the shards, and waits for them. Returns where they are."""
+        """Starts the shards, and waits for them. Returns where they are."""
         name = self._settings.cluster
-        # The map first: of two programs that start a cluster of one name, one fails here.
-        map_options = {"name": actors.map_name(name), "num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
-        arguments = name, self._shards, self._settings.is_tls
-        self.actors.append(ray.remote(ShardMap).options(**map_options, **self._common).remote(*arguments))
         group = placing.make_group(name, self._shards, self._resources, placement, self._is_detached)
         seconds = end - time.monotonic()
         placing.wait_for_group(group, name, self._shards, self._resources, seconds)

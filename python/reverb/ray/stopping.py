@@ -14,6 +14,8 @@ from reverb.ray import actors, placing
 _logger = logging.getLogger("reverb")
 # Seconds after which a shard that does not answer counts as dead.
 _ANSWER_S = 10.0
+# Seconds that a shard has to tell its clients that it stops.
+_STOP_S = 60.0
 # Those that this process has stopped, which may be stopped again.
 _stopped: set[str] = set()
 
@@ -49,7 +51,7 @@ def stop(name: str = "replay", save: bool = True) -> list[str]:
     told = [shard.stop.remote() for shard in shards.values()]
     if told:
         # Those that die meanwhile have nothing to say.
-        ray.wait(told, num_returns=len(told))
+        ray.wait(told, num_returns=len(told), timeout=_STOP_S)
     actors.remove(name)
     placing.remove_groups(name)
     _stopped.add(name)

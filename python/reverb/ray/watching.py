@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 
 from reverb.cluster import Client
-from reverb.ray.shard_map import Place
+from reverb.ray.shard_map import Access
 
 _logger = logging.getLogger("reverb")
 # Seconds between two looks at what a client knows of its shards, which asks nobody.
@@ -22,11 +22,12 @@ class _Watched:
 
     Args:
       client: Client of the cluster.
-      places: Function that asks where the shards are.
+      access: What it knows of the shards.
+      ask: Function that asks where they are now.
     """
 
-    def __init__(self, client: Client, places: Callable[[], list[Place]]) -> None:
-        self._client, self._places = weakref.ref(client), places
+    def __init__(self, client: Client, access: Access, ask: Callable[[], Access]) -> None:
+        self._client, self._access, self._ask = weakref.ref(client), access, ask
         self._pause = self._left = 1
 
     def look(self) -> bool:
@@ -34,13 +35,14 @@ class _Watched:
         client = self._client()
         if client is None:
             return False
-        if not _is_missing(client):
+        if not (len(self._access.places) < self._access.num_shards or _is_missing(client)):
             self._pause = self._left = 1
             return True
         self._left -= 1
         if self._left == 0:
             self._pause = self._left = min(2 * self._pause, _MOST_LOOKS)
-            for place in self._places():
+            self._access = self._ask()
+            for place in self._access.places:
                 client.add_shard(place.address)
         return True
 
@@ -87,11 +89,12 @@ def _lives(watched: _Watched) -> bool:
 _watch = _Watch()
 
 
-def watch(client: Client, places: Callable[[], list[Place]]) -> None:
+def watch(client: Client, access: Access, ask: Callable[[], Access]) -> None:
     """Adds shards to a client at their new addresses, from now on.
 
     Args:
       client: Client of the cluster. It may be collected.
-      places: Function that asks where the shards are.
+      access: What it knows of the shards.
+      ask: Function that asks where they are now.
     """
-    _watch.add(_Watched(client, places))
+    _watch.add(_Watched(client, access, ask))
