@@ -25,6 +25,15 @@ pub fn more(count: u64, noun: &str) -> String {
     format!("{} more {noun}{}", number(count), if count == 1 { "" } else { "s" })
 }
 
+/// Says that so many may go: `an insert may go`, `32 samples may go`.
+pub fn may_go(count: u64, noun: &str) -> String {
+    match (count, noun) {
+        (0 | 1, "insert") => "an insert may go".into(),
+        (0 | 1, _) => format!("a {noun} may go"),
+        _ => format!("{} may go", counted(count, noun)),
+    }
+}
+
 /// Writes a time in its two largest units: `40 s`, `1 min 26 s`, `2 h 5 min`, `3 d 4 h`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs();

@@ -1,5 +1,6 @@
 //! What was counted at all shards, as far as one member knows.
 
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 /// One start of one shard. No two starts share it.
@@ -22,6 +23,23 @@ pub struct Counts {
     pub deletes: u64,
     /// Number of samples.
     pub samples: u64,
+}
+
+/// Counts are below this, so that those of all shards can be added up.
+pub const MAX_COUNT: u64 = 1 << 48;
+
+impl Counts {
+    /// Returns the counts.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if no shard can have reached one of them.
+    pub fn checked(self) -> Result<Self> {
+        let Self { restored, inserts, deletes, samples } = self;
+        match [restored, inserts, deletes, samples].into_iter().find(|count| *count >= MAX_COUNT) {
+            None => Ok(self),
+            Some(count) => Err(Error::invalid(format!("expected a count of a shard below {MAX_COUNT}, got {count}"))),
+        }
+    }
 }
 
 /// The sums over all incarnations of all shards.
@@ -62,6 +80,11 @@ impl Tally {
         self.incarnations.get(&incarnation).copied().unwrap_or_default()
     }
 
+    /// Whether something was heard of an incarnation.
+    pub fn knows(&self, incarnation: Incarnation) -> bool {
+        self.incarnations.contains_key(&incarnation)
+    }
+
     /// All incarnations with their counts, by shard and start.
     pub fn incarnations(&self) -> impl Iterator<Item = (Incarnation, Counts)> + '_ {
         self.incarnations.iter().map(|(incarnation, counts)| (*incarnation, *counts))
@@ -83,7 +106,23 @@ impl Tally {
         sums
     }
 
+    /// Number of incarnations.
+    pub fn len(&self) -> usize {
+        self.incarnations.len()
+    }
+
+    /// Whether nothing was counted anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.incarnations.is_empty()
+    }
+
     pub(super) fn of_mut(&mut self, incarnation: Incarnation) -> &mut Counts {
         self.incarnations.entry(incarnation).or_default()
+    }
+}
+
+impl FromIterator<(Incarnation, Counts)> for Tally {
+    fn from_iter<T: IntoIterator<Item = (Incarnation, Counts)>>(incarnations: T) -> Self {
+        Self { incarnations: incarnations.into_iter().collect() }
     }
 }

@@ -1,6 +1,7 @@
 //! The numbers by which a waiting insert or draw says what it waits for.
 
 use super::tally::Sums;
+use crate::words::{counted, listed, may_go, more};
 use std::time::Duration;
 
 /// Why a member stands still.
@@ -34,4 +35,43 @@ pub struct Wait {
     pub missing_items: u64,
     /// The shards that the home does not hear, by the last publication.
     pub silent: Vec<u32>,
+}
+
+impl Wait {
+    /// Says what an insert of `count` items at a shard waits for, as the end of a sentence.
+    pub fn of_insert(&self, count: u64) -> String {
+        let missing = more(self.missing, "sample");
+        self.sentence("this shard", &format!("{missing} until {}", may_go(count, "insert")))
+    }
+
+    /// Says what a draw of `count` samples waits for, as the end of a sentence.
+    pub fn of_sample(&self, count: u64) -> String {
+        let missing = match self.reason {
+            WaitReason::Items => more(self.missing_items, "item"),
+            _ => more(self.missing, "insert"),
+        };
+        self.sentence("this client", &format!("{missing} until {}", may_go(count, "sample")))
+    }
+
+    fn sentence(&self, member: &str, missing: &str) -> String {
+        let reason = match (self.reason, self.age) {
+            (WaitReason::Items | WaitReason::Room, _) => missing.to_owned(),
+            (WaitReason::NotListed, _) => format!("the home of the cluster does not count {member} yet"),
+            (WaitReason::NoHome, None) => format!("no shard has published its sums to {member} yet"),
+            (WaitReason::NoHome, Some(age)) => {
+                format!("no shard has published its sums to {member} for {:.1} s", age.as_secs_f64())
+            }
+        };
+        let sums = self.sums.map_or_else(String::new, |Sums { inserts, samples, items }| {
+            let (inserts, samples) = (counted(inserts, "insert"), counted(samples, "sample"));
+            format!("; all shards together: {inserts}, {samples}, {}", counted(items, "item"))
+        });
+        let silent: Vec<_> = self.silent.iter().map(u32::to_string).collect();
+        let silent = match &silent[..] {
+            [] => String::new(),
+            [one] => format!("; shard {one} is silent"),
+            several => format!("; shards {} are silent", listed(several)),
+        };
+        format!("{reason}{sums}{silent}")
+    }
 }

@@ -4,7 +4,7 @@
 //! All texts about limiters are made here: those of the page, `reverb top`, `reverb info`, the log, errors and documents.
 
 use super::config::TableConfig;
-use crate::words::{counted, more, number};
+use crate::words::{counted, may_go, more, number};
 use crate::{RateLimiter, RateLimiterConfig, SelectorKind};
 
 /// How a rate limiter is made, as people see it.
@@ -398,14 +398,6 @@ fn held_back(waiting: Option<u64>, allowed: Option<u64>) -> Option<u64> {
 
 fn until_samples(inserts: u64, batch: u64) -> String {
     format!("{} until {}", more(inserts, "insert"), may_go(batch, "sample"))
-}
-
-fn may_go(count: u64, noun: &str) -> String {
-    match (count, noun) {
-        (0 | 1, "insert") => "an insert may go".into(),
-        (0 | 1, _) => format!("a {noun} may go"),
-        _ => format!("{} may go", counted(count, noun)),
-    }
 }
 
 /// Corrects an estimate that rounding may have moved by one, to the last number that is allowed.

@@ -3,6 +3,7 @@
 use super::config::TableConfig;
 use super::contents::Table;
 use super::in_flight::Flight;
+use crate::published_room::Tally;
 use crate::slab::{MAX_SLOTS, Page};
 use crate::{Error, ItemKey, ItemView, NewItem, RateLimiter, Result, Trajectory};
 use hashbrown::HashMap;
@@ -23,6 +24,8 @@ pub struct TableSnapshot {
     pub num_unique_samples: u64,
     /// The largest finite priority above 0 that the table has seen since the last reset. `None` before the first.
     pub largest_priority: Option<f64>,
+    /// What a shard of a cluster knows of the counts of all shards; empty for a table alone.
+    pub tally: Tally,
     pages: Vec<Arc<Page>>,
     num_items: usize,
     /// Draws that the items of the pages have counted and that did not reach their callers.
@@ -127,6 +130,7 @@ impl Table {
             num_deleted_episodes: self.usage.num_deleted_episodes(),
             num_unique_samples: self.num_unique_samples,
             largest_priority: Some(self.largest_priority).filter(|&largest| largest > 0.0),
+            tally: Tally::default(),
             pages: self.slab.share_pages(),
             num_items: self.len(),
             undelivered: Undelivered::default(),

@@ -60,7 +60,7 @@ impl TableHandle {
                 return Err(closed());
             }
             if state.queues.are_full(&work, MAX_WAITING) {
-                let (name, wait) = (self.name(), work.explain(&state.table, self.name()));
+                let (name, wait) = (self.name(), work.explain(&state.table, state.room.as_deref(), self.name()));
                 let most = counted(MAX_WAITING as u64, "request");
                 let reason = format!("{most} wait at table `{name}` already; {wait}");
                 return Err(Error::ResourceExhausted(reason));
@@ -156,11 +156,12 @@ impl<T: Reply> Waiting<T> {
     /// Says what the request waits for.
     pub fn explain(&self) -> String {
         self.handle.upkeep(|state| {
-            let TableState { table, queues, .. } = state;
+            let TableState { table, queues, room, .. } = state;
+            let room = room.as_deref();
             match T::Work::queue(queues).get_mut(self.ticket) {
-                Some(request) => request.work.explain(table, self.handle.name()),
+                Some(request) => request.work.explain(table, room, self.handle.name()),
                 // It was just served.
-                None => T::Work::default().explain(table, self.handle.name()),
+                None => T::Work::default().explain(table, room, self.handle.name()),
             }
         })
     }

@@ -283,8 +283,13 @@ impl Turn<'_> {
 ///
 /// No other code holds two of these locks, so their order does not matter.
 pub fn snapshot_all(tables: &[TableHandle]) -> Vec<TableSnapshot> {
-    let states: Vec<_> = tables.iter().map(|table| table.0.state.lock()).collect();
-    states.iter().map(|state| state.table.snapshot_without_flights()).collect()
+    let mut states: Vec<_> = tables.iter().map(|table| table.0.state.lock()).collect();
+    let snapshot = |state: &mut MutexGuard<'_, TableState>| {
+        let mut snapshot = state.table.snapshot_without_flights();
+        snapshot.tally = state.tally();
+        snapshot
+    };
+    states.iter_mut().map(snapshot).collect()
 }
 
 /// The error of a call that was ended by a stop of the server.

@@ -89,13 +89,13 @@ impl TableHandle {
             if state.closed || !state.queues.inserts.is_empty() {
                 return;
             }
-            let now = now_nanos();
+            let (now, gate) = (now_nanos(), state.gate());
             // Inserts take turns with waiting draws; see `serve`.
             let most = if state.queues.samples.is_empty() { OPERATIONS_PER_STEP } else { 1 };
             for _ in 0..most {
                 // The exact size of a large item is not computed under the lock.
                 let may_go = |arrival: &Arrival| {
-                    state.table.can_insert(1)
+                    gate.is_open(&state.table)
                         && !arrival.item.trajectory.may_be_too_large()
                         && check(&state.table, &arrival.item, arrival.is_validated).is_ok()
                 };

@@ -12,10 +12,11 @@
 //! [`OPERATIONS_PER_LOCK`]: requests::OPERATIONS_PER_LOCK
 //!
 //! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
-//! whose changes are noted, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
+//! whose changes are noted, `room.rs` its part in the limiter of a cluster, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
 //! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
 //! a table (`status.rs`, `waits.rs`). Waits beside the queues are in `watch.rs`; draws of a cluster wait there (`stock.rs`).
 
+mod attached;
 mod call;
 mod draws;
 mod edits;
@@ -25,6 +26,7 @@ mod inserts_by_client;
 mod journal;
 mod long_waits;
 mod requests;
+mod room;
 mod state;
 mod status;
 mod stock;
@@ -34,6 +36,7 @@ mod wait_histogram;
 mod waits;
 mod watch;
 
+pub use attached::RoomLink;
 pub use call::{Call, Waiting};
 pub use draws::{DrawRequest, MAX_DRAWN};
 pub use handle::{TableHandle, snapshot_all};
@@ -41,6 +44,7 @@ pub use inserts::Arrival;
 pub(crate) use inserts::Writer;
 pub use journal::{Change, Journal};
 pub use requests::{Operation, TIMED_OUT, WaitKind};
+pub use room::{REPEAT, RoomDeliveries, RoomDelivery, RoomMessage};
 pub use status::{TablePulse, TableStatus};
 pub use stock::Stock;
 pub(crate) use turns::InsertTurn;

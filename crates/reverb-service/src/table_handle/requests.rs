@@ -1,6 +1,7 @@
 //! The two kinds of requests to a table, and what each does in its queue: inserts and draws.
 
 use super::journal::JournaledTable;
+use super::room::Room;
 use super::ticket_queue::{self, TicketQueue, Waiter};
 use super::turns::{InsertTurn, Turns};
 use crate::peer::Traffic;
@@ -156,10 +157,10 @@ pub trait Work: Default + Send {
     /// Returns the number of items that the request still waits for.
     fn missing(&self) -> u64;
     /// Says what the request waits for, as the end of a sentence.
-    fn reason(&self, table: &Table) -> String;
+    fn reason(&self, table: &Table, room: Option<&Room>) -> String;
     /// Says what the request waits for at the table with this name.
-    fn explain(&self, table: &Table, name: &str) -> String {
-        format!("{} waits: {}", Self::title(name), self.reason(table))
+    fn explain(&self, table: &Table, room: Option<&Room>, name: &str) -> String {
+        format!("{} waits: {}", Self::title(name), self.reason(table, room))
     }
     /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
     fn undo(&mut self, _table: &mut JournaledTable, _removed: &mut Vec<Trajectory>) {}
@@ -203,8 +204,11 @@ impl Work for InsertWork {
         self.items.len() as u64
     }
 
-    fn reason(&self, table: &Table) -> String {
-        table.limiter_view().insert_waits_for(self.missing())
+    fn reason(&self, table: &Table, room: Option<&Room>) -> String {
+        match room {
+            Some(room) => room.insert_waits_for(self.missing()),
+            None => table.limiter_view().insert_waits_for(self.missing()),
+        }
     }
 }
 
@@ -248,7 +252,7 @@ impl Work for SampleWork {
         self.at_least.saturating_sub(self.drawn.len()).max(1) as u64
     }
 
-    fn reason(&self, table: &Table) -> String {
+    fn reason(&self, table: &Table, _: Option<&Room>) -> String {
         table.limiter_view().sample_waits_for(self.missing())
     }
 

@@ -3,7 +3,9 @@
 use super::inserts_by_client::InsertsByClient;
 use super::journal::{Change, JournaledTable};
 use super::requests::{Ended, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
+use super::room::{Gate, Room};
 use reverb_core::Table;
+use reverb_core::published_room::Tally;
 use std::time::{Duration, Instant};
 
 /// Minimum size in bytes of freed data that is worth returning to the system.
@@ -14,6 +16,10 @@ pub const WORTH_A_TRIM: u64 = 16 << 20;
 pub struct TableState {
     pub table: JournaledTable,
     pub queues: Queues,
+    /// The limiter of the whole cluster, once a client of it has used the table.
+    pub room: Option<Box<Room>>,
+    /// What a checkpoint knew of the counts of all shards, before there is a room.
+    pub restored_tally: Tally,
     pub inserts_by_client: InsertsByClient,
     pub next_ticket: u64,
     /// The ticket of the draw that was interrupted last, so that the next one can continue; 0 to begin with the first.
@@ -59,6 +65,8 @@ impl TableState {
         Self {
             table: JournaledTable::new(table),
             queues: Queues::default(),
+            room: None,
+            restored_tally: Tally::default(),
             inserts_by_client: InsertsByClient::default(),
             next_ticket: 1,
             interrupted: 0,
@@ -69,6 +77,23 @@ impl TableState {
             sample_clock: WaitClock::default(),
             peak_bytes: 0,
             shrunk: false,
+        }
+    }
+
+    /// What the table knows of the counts of all shards of its cluster.
+    pub fn tally(&mut self) -> Tally {
+        match &mut self.room {
+            None => self.restored_tally.clone(),
+            Some(room) => room.tally(&self.table),
+        }
+    }
+
+    /// Says how many inserts may go now.
+    #[inline]
+    pub fn gate(&mut self) -> Gate {
+        match &mut self.room {
+            None => Gate::LOCAL,
+            Some(room) => room.gate(&self.table),
         }
     }
 
@@ -120,6 +145,10 @@ impl TableState {
     }
 
     fn step_insert(&mut self, now: u64, ended: &mut Ended) -> bool {
+        if self.queues.inserts.is_empty() {
+            return false;
+        }
+        let gate = self.gate();
         let Queues { inserts, samples, turns } = &mut self.queues;
         let head = match turns.current() {
             None => inserts.front_mut(),
@@ -139,14 +168,14 @@ impl TableState {
             ended.removed.reserve(next.len());
         }
         let by = work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
-        if self.table.can_insert(1) {
+        if gate.is_open(&self.table) {
             let mut room = at_most;
             // Not with `next`: its `Option` makes the compiler copy an item in pieces, and each read of a field that lies
             // in two of them waits for both.
             let _ = work.items.try_for_each(|item| {
                 self.table.insert(item, by, now, &mut ended.removed);
                 room -= 1;
-                (room > 0 && self.table.can_insert(1)).then_some(())
+                (room > 0 && gate.is_open(&self.table)).then_some(())
             });
         }
         let (left, ticket, turn) = (work.items.len(), head.ticket, work.turn);

@@ -68,7 +68,7 @@ impl TableHandle {
     pub fn status(&self) -> TableStatus {
         self.upkeep(|state| {
             let of_table = state.table.upkeep().info();
-            let (table, name) = (&state.table, self.name());
+            let (table, room, name) = (&state.table, state.room.as_deref(), self.name());
             let (inserts, samples) = (&state.queues.inserts, &state.queues.samples);
             // Draws that wait have taken items, too.
             let taken: usize = samples.iter().map(|request| request.work.drawn.len()).sum();
@@ -88,8 +88,8 @@ impl TableHandle {
             };
             TableStatus {
                 info,
-                insert_wait: inserts.front().map(|request| request.work.explain(table, name)),
-                sample_wait: samples.front().map(|request| request.work.explain(table, name)),
+                insert_wait: inserts.front().map(|request| request.work.explain(table, room, name)),
+                sample_wait: samples.front().map(|request| request.work.explain(table, room, name)),
                 insert_peer: first_peer(inserts),
                 sample_peer: first_peer(samples),
                 waiting: WaitingBatches { inserts: first_batch(inserts), samples: first_batch(samples) },

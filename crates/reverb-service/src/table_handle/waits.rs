@@ -2,8 +2,8 @@
 
 use super::handle::TableHandle;
 use super::requests::{Operation, Request, Requests, WaitKind, Work};
+use super::state::TableState;
 use crate::peer::Peer;
-use reverb_core::Table;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn new<W: Work>(queue: &Requests<W>, limit: usize, in_order: bool, table: &Table) -> Self {
+    fn new<W: Work>(queue: &Requests<W>, limit: usize, in_order: bool, state: &TableState) -> Self {
         let mut streams = HashSet::new();
         let is_first_of_stream = |request: &&Request<W>| {
             let stream = request.work.turn().and_then(|turn| turn.stream);
@@ -45,7 +45,8 @@ impl Seen {
             Some((place, request.work.kind(), waiter.peer.clone(), waiter.since))
         });
         let requests: Vec<_> = waiting.take(limit).collect();
-        let reason = queue.front().map_or_else(String::new, |first| first.work.reason(table));
+        let reason =
+            queue.front().map_or_else(String::new, |first| first.work.reason(&state.table, state.room.as_deref()));
         Self { operation: W::OPERATION, requests, reason, in_order }
     }
 
@@ -80,10 +81,10 @@ impl TableHandle {
     /// newer item or for more items of a cluster.
     pub fn waits(&self, limit: usize) -> Vec<WaitingRequest> {
         let [inserts, samples] = self.upkeep(|state| {
-            let (table, queues) = (&state.table, &state.queues);
+            let queues = &state.queues;
             // Draws that do not affect one another take turns. All of them wait for the same.
-            let in_order = table.config().counts_samples();
-            [Seen::new(&queues.inserts, limit, true, table), Seen::new(&queues.samples, limit, in_order, table)]
+            let in_order = state.table.config().counts_samples();
+            [Seen::new(&queues.inserts, limit, true, state), Seen::new(&queues.samples, limit, in_order, state)]
         });
         let now = Instant::now();
         let inserts = inserts.into_waits(self.name(), now);

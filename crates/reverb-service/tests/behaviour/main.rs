@@ -10,6 +10,7 @@ mod journal;
 mod local_draws;
 mod long_turns;
 mod long_waits;
+mod rooms;
 mod shared_chunks;
 mod turns;
 mod waiting;

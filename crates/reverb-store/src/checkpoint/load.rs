@@ -3,8 +3,9 @@
 use super::folder::{CHUNKS, ITEMS, TABLES, files_of, is_complete};
 use super::progress::Progress;
 use super::record_stream::{Finished, Records};
-use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar};
+use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar, TableExtra};
 use crate::disk::{Disk, storage_error};
+use reverb_core::published_room;
 use reverb_core::{EpisodeIds, Error, NewItem, Result, Table, TableConfig};
 use reverb_formats::chunk::ChunkDecoder;
 use reverb_formats::item::{Chunks, ItemMessage};
@@ -94,6 +95,8 @@ pub struct ReadTable {
     pub record: TableRecord,
     /// Number of items in the checkpoint.
     pub items: u64,
+    /// What the table, if it was one of a shard, knew of the counts of all shards.
+    pub tally: published_room::Tally,
     /// The table. `None` if it was skipped.
     pub table: Option<Table>,
 }
@@ -459,7 +462,8 @@ impl<'a> Loader<'a> {
                     table.restore_largest_priority(largest);
                 }
             }
-            Ok(ReadTable { record, items, table })
+            let tally = extra.map(TableExtra::known_tally).transpose()?.unwrap_or_default();
+            Ok(ReadTable { record, items, tally, table })
         };
         self.targets.into_iter().map(finish).collect()
     }

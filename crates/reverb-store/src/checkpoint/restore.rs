@@ -155,13 +155,15 @@ fn load_into(
     if !differences.is_empty() {
         tracing::warn!("checkpoint {}: {}", path.display(), differences.join("; "));
     }
-    for ReadTable { record, table, .. } in restored {
+    for ReadTable { record, table, tally, .. } in restored {
         let saved_name = &record.config.name;
         let (Some(name), Some(mut table)) = (options.target_name(saved_name), table) else { continue };
         if limited.contains(saved_name) {
             table.evict_to_limits(&mut Vec::new());
         }
-        find(tables, name)?.restore(table);
+        let restored = find(tables, name)?;
+        restored.restore(table);
+        restored.restore_tally(tally);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::folder::{CHUNKS, DONE, ITEMS, TABLES};
 use super::progress::Progress;
 use super::record_file::RecordFile;
-use super::sidecar::{Runs, SIDECAR, Sidecar, TableExtra};
+use super::sidecar::{Runs, SIDECAR, ShardCounts, Sidecar, TableExtra};
 use crate::disk::{Disk, storage_error};
 use reverb_core::{Chunk, EpisodeIds, ItemView, Result, TableSnapshot, random_key};
 use reverb_formats::chunk::ChunkEncoder;
@@ -65,6 +65,7 @@ fn write_tables(
             items,
             largest_priority: snapshot.largest_priority,
             defined: defined.get(&config.name).cloned(),
+            tally: snapshot.tally.incarnations().map(ShardCounts::from).collect(),
         });
     }
     tables.finish(sidecar)

@@ -2,8 +2,9 @@
 //!
 //! `reverb.jsonl` has two lines: a JSON object, and the hash of the first line (XXH3, 128 bits). The object holds the
 //! sizes and hashes of the other files and, for each table, the true `max_size`, `max_bytes`, the seed, the number of
-//! items and the largest priority so far.
+//! items, the largest priority so far and, of a shard of a cluster, the counts of all shards.
 
+use reverb_core::published_room::{Counts, Incarnation, Tally};
 use reverb_core::{Error, Result};
 use reverb_formats::tfrecord::hash_text;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,49 @@ pub struct TableExtra {
     /// changed while the server ran, or are of an earlier checkpoint. `None` in checkpoints of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defined: Option<BTreeMap<String, String>>,
+    /// What a shard of a cluster knew of the counts of all shards. Empty for a table alone, and in checkpoints of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tally: Vec<ShardCounts>,
+}
+
+/// What one start of a shard of a cluster has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardCounts {
+    /// Id of the shard.
+    pub shard: u32,
+    /// Number of the start.
+    pub start: u64,
+    /// Number of items at the start.
+    pub restored: u64,
+    /// Number of inserts.
+    pub inserts: u64,
+    /// Number of removed items.
+    pub deletes: u64,
+    /// Number of samples.
+    pub samples: u64,
+}
+
+impl From<(Incarnation, Counts)> for ShardCounts {
+    fn from((Incarnation { shard, number }, counts): (Incarnation, Counts)) -> Self {
+        let Counts { restored, inserts, deletes, samples } = counts;
+        Self { shard, start: number, restored, inserts, deletes, samples }
+    }
+}
+
+impl TableExtra {
+    /// Returns what a shard knew of the counts of all shards.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if no shard can have reached a count.
+    pub fn known_tally(&self) -> Result<Tally> {
+        let read = |&ShardCounts { shard, start, restored, inserts, deletes, samples }: &ShardCounts| {
+            let counts = Counts { restored, inserts, deletes, samples }.checked();
+            let counts = counts.map_err(|error| Error::DataLoss(format!("{SIDECAR}: {error}")))?;
+            Ok((Incarnation { shard, number: start }, counts))
+        };
+        self.tally.iter().map(read).collect()
+    }
 }
 
 impl Sidecar {

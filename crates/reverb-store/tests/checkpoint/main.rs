@@ -4,6 +4,7 @@ mod damage;
 mod faults;
 mod formats;
 mod status;
+mod tallies;
 mod world;
 
 use world::{World, contents, fill, handle, options, options_of, temp_dir};

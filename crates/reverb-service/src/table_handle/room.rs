@@ -1,0 +1,362 @@
+//! A table's part in the rate limiter of a cluster over all its shards: `published_room` of the core, with the counts and
+//! the lock of a table, and the clients that carry its messages.
+//!
+//! Shards do not know each other's addresses. So the clients that use the table carry what one shard says to another: the
+//! two that have been attached the longest, whatever the number of clients. While no client is attached, nothing is sent,
+//! and inserts stand still.
+
+use reverb_core::published_room::{
+    Counted, Incarnation, LIFE, MemberId, PUBLISH_EVERY, Publication, Report, RoomConfig, Shard, Tally,
+};
+use reverb_core::{Error, LimiterKind, RateLimiterConfig, Result, Table};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Number of clients that carry the messages of a shard to the others: a second one for when the first is lost.
+const CARRIERS: usize = 2;
+/// Time after which a publication is sent again although it says nothing new: soon enough for it to live on. A member that
+/// has nothing new to say reports when it hears one.
+pub const REPEAT: Duration = Duration::from_millis(80);
+const _: () = assert!(REPEAT.as_millis() + PUBLISH_EVERY.as_millis() < LIFE.as_millis());
+/// Number of messages that wait for a client. Further ones are lost, which the others make up for.
+const QUEUE: usize = 256;
+// limit (Connections and calls): starts of shards of a cluster that the limiter of a table knows | {} |
+// `ResourceExhaustedError`
+/// Maximum number of incarnations of all shards.
+const MAX_INCARNATIONS: usize = 8192;
+
+/// What members of a room tell each other.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RoomMessage {
+    /// The home publishes.
+    Published(Arc<Publication>),
+    /// A member reports.
+    Reported(Report),
+    /// A shard has counted so many samples of the client that it sends this to.
+    Counted(u64, Counted),
+}
+
+/// A message that a shard gives to a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoomDelivery {
+    /// The shards that the client carries it to. If there are none, it is for the client itself.
+    pub to: Vec<u32>,
+    /// The message.
+    pub message: RoomMessage,
+}
+
+/// What a client gets from a room. It ends when the client has to attach itself again.
+pub type RoomDeliveries = mpsc::Receiver<RoomDelivery>;
+
+/// The total number of inserts up to which inserts may go.
+#[derive(Debug, Clone, Copy)]
+pub struct Gate(Option<u64>);
+
+impl Gate {
+    /// The table's own limiter decides.
+    pub const LOCAL: Self = Self(None);
+
+    /// Whether an insert may go.
+    #[inline]
+    pub fn is_open(self, table: &Table) -> bool {
+        match self.0 {
+            None => table.can_insert(1),
+            Some(total) => table.totals().0 < total,
+        }
+    }
+}
+
+/// The state of a table that is one of several.
+#[derive(Debug)]
+pub struct Room {
+    /// The bounds.
+    pub limiter: RateLimiterConfig,
+    shard: Shard,
+    id: u32,
+    made: Instant,
+    /// The ids of all shards that a client has named.
+    map: BTreeSet<u32>,
+    /// What was counted of the totals of the table.
+    seen: (u64, u64),
+    /// The clients, the oldest first.
+    members: Vec<Attached>,
+    /// Whether a task calls [`Room::tick`].
+    is_driven: bool,
+    last_publication: Option<(Arc<Publication>, Instant)>,
+    last_report: Option<(Report, Instant)>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    /// Its number among all clients that this process has attached.
+    id: u64,
+    learner: u64,
+    /// Number of samples that it waits for.
+    wants: u64,
+    deliveries: mpsc::Sender<RoomDelivery>,
+}
+
+/// The inserts, samples and deletes that the table's own limiter has counted.
+fn counts_of(table: &Table) -> [u64; 3] {
+    let limiter = table.limiter();
+    [limiter.inserts, limiter.samples, limiter.deletes].map(|count| u64::try_from(count).unwrap_or(0))
+}
+
+fn size_of(table: &Table) -> u64 {
+    let [inserts, _, deletes] = counts_of(table);
+    inserts.saturating_sub(deletes)
+}
+
+impl Room {
+    /// Makes the room of a shard. `start` is greater than that of any earlier room of this shard; `tally` is what is known of
+    /// those.
+    ///
+    /// # Errors
+    /// Those of [`RoomConfig::validate`].
+    pub fn new(table: &Table, (id, start): (u32, u64), map: BTreeSet<u32>, tally: Tally) -> Result<Self> {
+        let limiter = table.config().rate_limiter.clone();
+        let config = RoomConfig { limiter: limiter.clone(), shards: map.len() as u64, learners: 1, batch: 1 };
+        let incarnation = Incarnation { shard: id, number: start };
+        let ids: Vec<_> = map.iter().copied().collect();
+        // What the table has counted alone is a part of the sums, but not again after a restart.
+        let is_first = tally.is_empty();
+        let items = if is_first { 0 } else { size_of(table) };
+        let mut shard = Shard::new(Duration::ZERO, config, incarnation, &ids, tally, items)?;
+        if is_first {
+            let [inserts, samples, deletes] = counts_of(table);
+            shard.inserted(inserts);
+            shard.deleted(deletes);
+            shard.sampled(samples, &Tally::default());
+        }
+        Ok(Self {
+            limiter,
+            shard,
+            id,
+            made: Instant::now(),
+            map,
+            seen: table.totals(),
+            members: Vec::new(),
+            is_driven: false,
+            last_publication: None,
+            last_report: None,
+        })
+    }
+
+    /// The room after a change of the limiter, without clients: they attach themselves again. `None` if the limiter keeps
+    /// no ratio any more, or one with bounds that are too narrow.
+    pub fn remade(&self, table: &Table, start: u64) -> Option<Self> {
+        let is_ratio = table.limiter_view().kind() == LimiterKind::Ratio;
+        let made = || Self::new(table, (self.id, start), self.map.clone(), self.shard.tally().clone()).ok();
+        let room = is_ratio.then(made)??;
+        Some(Self { is_driven: true, ..room })
+    }
+    fn now(&self) -> Duration {
+        self.made.elapsed()
+    }
+
+    /// Counts what has happened in the table.
+    fn count(&mut self, table: &Table) {
+        let (inserts, draws) = table.totals();
+        self.shard.inserted(inserts.saturating_sub(self.seen.0));
+        let sampled = draws.saturating_sub(self.seen.1);
+        if sampled > 0 {
+            self.shard.sampled(sampled, &Tally::default());
+        }
+        // A restored table counts from 0.
+        self.seen = (inserts, draws);
+        let counts = self.shard.counts();
+        let deletes = (counts.restored + counts.inserts).saturating_sub(size_of(table));
+        self.shard.deleted(deletes.saturating_sub(counts.deletes));
+    }
+
+    /// Says how many inserts may go now.
+    pub fn gate(&mut self, table: &Table) -> Gate {
+        self.count(table);
+        Gate(Some(table.totals().0.saturating_add(self.shard.inserts_allowed(self.now()))))
+    }
+
+    /// Says what an insert of `items` items waits for, as the end of a sentence.
+    pub fn insert_waits_for(&self, items: u64) -> String {
+        let wait = self.shard.wait(self.now(), items).map(|wait| wait.of_insert(items));
+        let wait = wait.unwrap_or_else(|| "it is about to go".into());
+        match self.members.is_empty() {
+            true => format!("no client of the cluster that uses the table is connected to this shard; {wait}"),
+            false => wait,
+        }
+    }
+
+    /// What is known of the counts of all shards.
+    pub fn tally(&mut self, table: &Table) -> Tally {
+        self.count(table);
+        self.shard.tally().clone()
+    }
+
+    /// Attaches a client. Returns what it gets, and whether a task has to call [`Room::tick`] from now on.
+    pub fn attach(&mut self, id: u64, learner: u64) -> (RoomDeliveries, bool) {
+        let (deliveries, receiver) = mpsc::channel(QUEUE);
+        self.members.push(Attached { id, learner, wants: 0, deliveries });
+        (receiver, !std::mem::replace(&mut self.is_driven, true))
+    }
+
+    /// Lets a client go.
+    pub fn leave(&mut self, id: u64) {
+        self.members.retain(|member| member.id != id);
+    }
+
+    /// Takes over ids of shards.
+    ///
+    /// # Errors
+    /// Those of [`RoomConfig::validate`] for so many shards.
+    pub fn name_shards(&mut self, ids: &[u32]) -> Result<()> {
+        if ids.iter().all(|id| self.map.contains(id)) {
+            return Ok(());
+        }
+        let map: BTreeSet<_> = self.map.iter().chain(ids).copied().collect();
+        let limiter = self.limiter.clone();
+        RoomConfig { limiter, shards: map.len() as u64, learners: 1, batch: 1 }.validate()?;
+        self.shard.set_map(&map.iter().copied().collect::<Vec<_>>());
+        self.map = map;
+        Ok(())
+    }
+
+    /// Publishes and reports, as is due every [`PUBLISH_EVERY`]. Returns whether a client is attached; otherwise the last
+    /// tick was made.
+    pub fn tick(&mut self, table: &Table) -> bool {
+        self.members.retain(|member| !member.deliveries.is_closed());
+        self.count(table);
+        let now = self.now();
+        if let Some((publication, recipients)) = self.shard.publish(now) {
+            self.send_publication(&publication, recipients);
+        }
+        self.report(2 * REPEAT);
+        self.is_driven = !self.members.is_empty();
+        self.is_driven
+    }
+
+    fn send_publication(&mut self, publication: &Arc<Publication>, recipients: Vec<MemberId>) {
+        let is_news = |(last, sent): &(Arc<Publication>, Instant)| {
+            // A publication with the same counts has the same sums and rooms.
+            let same = |of: &Publication| (of.generation, of.holders);
+            same(last) != same(publication)
+                || last.tally != publication.tally
+                || last.listed != publication.listed
+                || last.silent != publication.silent
+                || sent.elapsed() >= REPEAT
+        };
+        let is_news = self.last_publication.as_ref().is_none_or(is_news);
+        if is_news {
+            self.last_publication = Some((publication.clone(), Instant::now()));
+        }
+        let message = RoomMessage::Published(publication.clone());
+        let mut shards = Vec::new();
+        for recipient in recipients {
+            match recipient {
+                MemberId::Shard(id) => shards.push(id),
+                MemberId::Learner(learner) => {
+                    let member = self.members.iter().find(|member| member.learner == learner);
+                    // One that waits is a recipient because this may end its wait.
+                    if let Some(member) = member.filter(|member| is_news || member.wants > 0) {
+                        let _full = member.deliveries.try_send(RoomDelivery::to_client(message.clone()));
+                    }
+                }
+            }
+        }
+        if is_news && !shards.is_empty() {
+            self.carry(&shards, &message);
+        }
+    }
+
+    /// Reports what is new, and what is not after this time.
+    fn report(&mut self, repeat: Duration) {
+        let (report, to) = self.shard.report(self.now());
+        let is_due = |(last, sent): &(Report, Instant)| *last != report || sent.elapsed() >= repeat;
+        if !to.is_empty() && self.last_report.as_ref().is_none_or(is_due) {
+            self.carry(&to, &RoomMessage::Reported(report.clone()));
+            self.last_report = Some((report, Instant::now()));
+        }
+    }
+
+    fn carry(&self, to: &[u32], message: &RoomMessage) {
+        for carrier in self.members.iter().take(CARRIERS) {
+            let _full = carrier.deliveries.try_send(RoomDelivery { to: to.to_vec(), message: message.clone() });
+        }
+    }
+
+    /// Takes note of a message that a client has sent or carried.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the client may not send it, [`Error::ResourceExhausted`] if it tells of too many starts
+    /// of shards.
+    pub fn hear(&mut self, member: u64, message: &RoomMessage) -> Result<()> {
+        let now = self.now();
+        let Some(member) = self.members.iter_mut().find(|attached| attached.id == member) else { return Ok(()) };
+        match message {
+            RoomMessage::Published(publication) => {
+                check_room_for(&self.shard, &publication.tally)?;
+                if self.shard.hear(now, publication) {
+                    // All shards answer at the same time then, which costs a carrier less.
+                    self.report(REPEAT / 2);
+                }
+            }
+            RoomMessage::Reported(report) => {
+                match report.from {
+                    MemberId::Learner(learner) if learner == member.learner => member.wants = report.wants,
+                    MemberId::Shard(shard) if shard != self.id && self.map.contains(&shard) => {}
+                    from => {
+                        return Err(Error::invalid(format!(
+                            "expected a report of the client or of another shard that it has named, got one of {from:?}"
+                        )));
+                    }
+                }
+                check_room_for(&self.shard, &report.tally)?;
+                self.shard.hear_report(now, report);
+            }
+            RoomMessage::Counted(..) => {
+                return Err(Error::invalid("expected a publication or a report, got what a shard tells a client"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what a learner knows.
+    ///
+    /// # Errors
+    /// As [`Room::hear`].
+    pub fn hear_tally(&mut self, tally: &Tally) -> Result<()> {
+        check_room_for(&self.shard, tally)?;
+        self.shard.sampled(0, tally);
+        Ok(())
+    }
+
+    /// Tells a learner that samples of it were counted.
+    pub fn tell_counted(&mut self, table: &Table, learner: u64, count: u64) {
+        self.count(table);
+        let counted = self.shard.sampled(0, &Tally::default());
+        let Some(place) = self.members.iter().position(|member| member.learner == learner) else { return };
+        let delivery = RoomDelivery::to_client(RoomMessage::Counted(count, counted));
+        if self.members[place].deliveries.try_send(delivery).is_err() {
+            // It has to know that it has missed this.
+            self.members.remove(place);
+        }
+    }
+}
+
+impl RoomDelivery {
+    fn to_client(message: RoomMessage) -> Self {
+        Self { to: Vec::new(), message }
+    }
+}
+
+fn check_room_for(shard: &Shard, tally: &Tally) -> Result<()> {
+    let known = shard.tally();
+    let new = tally.incarnations().filter(|(incarnation, _)| !known.knows(*incarnation)).count();
+    if known.len() + new > MAX_INCARNATIONS {
+        return Err(Error::ResourceExhausted(format!(
+            "the limiter of a cluster knows at most {MAX_INCARNATIONS} starts of its shards"
+        )));
+    }
+    Ok(())
+}
