@@ -1,12 +1,12 @@
 //! Bounds the decoded size of our messages. Only inserts can be large and grow.
 
-use crate::grpc::checked::{Checked, Field, Kind, checked, entry_bytes};
+use crate::grpc::checked::{Checked, Field, Kind, UNCHECKED_BYTES, checked, entry_bytes};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, Chunk, Column, ColumnSpec, ConfigureRequest,
     ConfigureResponse, GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest,
     InsertResponse, ItemBatch, MutateRequest, MutateResponse, NewerRequest, NewerResponse, ObserveRequest,
-    ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, Trajectory,
-    WriteItem, WriteRequest, WriteResponse,
+    ObserveResponse, PeekRequest, PeekResponse, ResetRequest, ResetResponse, SampleRequest, Slice, SumsRequest,
+    SumsResponse, Trajectory, WriteItem, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
@@ -38,10 +38,25 @@ checked! {
     InsertRequest: INSERT_REQUEST,
     WriteRequest: WRITE_REQUEST;
     // These are always small, or come from a server that its client trusts.
-    others: HelloRequest, HelloResponse, InsertResponse, SampleRequest, SampleResponse, WriteResponse, MutateRequest,
+    others: HelloRequest, HelloResponse, InsertResponse, SampleResponse, SumsResponse, WriteResponse, MutateRequest,
     MutateResponse, ResetRequest, ResetResponse, InfoRequest, InfoResponse, CheckpointRequest, CheckpointResponse,
     PeekRequest, GetRequest, ConfigureRequest, ConfigureResponse, PeekResponse, GetResponse, NewerRequest, NewerResponse, ObserveRequest,
     ObserveResponse, BenchRequest, BenchResponse,
+}
+
+checked! {
+    check_small:
+    SampleRequest: "a request to sample",
+    SumsRequest: "a message of a client to the limiter of a cluster";
+    others:
+}
+
+/// Refuses a message that is large enough to be checked: no client sends such a one.
+fn check_small(message: &[u8], what: &str) -> Result<(), Status> {
+    let bytes = message.len();
+    Err(to_status(&Error::ResourceExhausted(format!(
+        "expected {what} of at most {UNCHECKED_BYTES} bytes, got {bytes}"
+    ))))
 }
 
 fn check(message: &[u8], repeated: &[Field]) -> Result<(), Status> {
@@ -106,6 +121,17 @@ mod tests {
         let trajectories = vec![Trajectory { columns: vec![column; 5] }; 100_000];
         let batch = ItemBatch { trajectories, ..ItemBatch::default() };
         assert!(!is_refused(&InsertRequest { batches: vec![batch], ..InsertRequest::default() }));
+    }
+
+    #[test]
+    fn a_large_request_to_sample_or_to_the_limiter_of_a_cluster_is_refused() {
+        let large = vec![0; UNCHECKED_BYTES + 1];
+        let text = SumsRequest::check(&large).unwrap_err().message().to_owned();
+        assert_eq!(
+            text,
+            "expected a message of a client to the limiter of a cluster of at most 1048576 bytes, got 1048577"
+        );
+        assert!(SampleRequest::check(&large).is_err());
     }
 
     #[test]

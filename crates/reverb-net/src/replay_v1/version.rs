@@ -9,8 +9,11 @@ pub const LARGEST_PRIORITY: &str = "largest-priority";
 /// The server makes a table's part in a race of several tables.
 pub const RACE: &str = "race";
 
+/// The server keeps the ratio of a table over all shards of its cluster.
+pub const SUMS: &str = "sums";
+
 /// The caller may see numbers only: its token or certificate has the role `view`. Said by the server alone.
 pub const VIEW_ONLY: &str = "view-only";
 
 /// Features of this package beyond the first edition of that version. A peer may use those that both ends announce.
-pub const CAPABILITIES: [&str; 5] = ["peer-names", "same-server", "heartbeats", LARGEST_PRIORITY, RACE];
+pub const CAPABILITIES: [&str; 6] = ["peer-names", "same-server", "heartbeats", LARGEST_PRIORITY, RACE, SUMS];

@@ -7,6 +7,7 @@ mod cluster_draws;
 mod cluster_inserts;
 mod cluster_losses;
 mod cluster_orders;
+mod cluster_ratio;
 mod cluster_routes;
 mod cluster_waits;
 mod cluster_writers;

@@ -21,7 +21,7 @@ fn soon() -> Option<Instant> {
 }
 
 fn request(race: Race) -> RaceRequest {
-    RaceRequest { table: "table".into(), race, squeeze_time: true, hold: SOON }
+    RaceRequest { table: "table".into(), race, squeeze_time: true, hold: SOON, claim: None }
 }
 
 /// A race for so many arrivals, whatever the weights.

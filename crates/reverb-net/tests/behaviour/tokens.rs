@@ -35,6 +35,7 @@ const MAY: [&[&str]; 3] = [
         "Insert",
         "Write",
         "Mutate",
+        "Sums",
         "SampleStream",
         "InsertStream",
         "MutatePriorities",

@@ -43,5 +43,7 @@ macro_rules! targets {
     };
 }
 
-targets!(targets, seeds: insert_requests, write_requests, sample_requests, unary_requests, answers, race_answers);
+targets!(
+    targets, seeds: insert_requests, write_requests, sample_requests, sums_requests, unary_requests, answers, race_answers
+);
 targets!(dm_targets, dm_seeds: dm_insert_requests, dm_sample_requests, dm_unary_requests, dm_answers);

@@ -3,10 +3,11 @@
 use crate::common::wire::{chunk, draw, insert, race};
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, GetRequest, GetResponse,
-    HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Load, MutateRequest,
-    PeekRequest, PeekResponse, Race, RaceReport, RateLimiter, ResetRequest, SampleRequest, Shard, Slice, TableStatus,
-    Trajectory, Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, sample_request,
+    Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, Generation, GetRequest,
+    GetResponse, HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Load,
+    MutateRequest, PeekRequest, PeekResponse, Publication, Race, RaceReport, RateLimiter, ResetRequest, RoomCounted,
+    RoomMessage, RoomReport, SampleRequest, Shard, ShardCounts, Slice, SumsRequest, TableStatus, Tally, Trajectory,
+    Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, room_message, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -216,6 +217,45 @@ pub fn answers() -> Vec<Vec<u8>> {
         with_method(7, &[begun, rest]),
         with_method(7, &[failed]),
         call(8, &GetResponse { num_keys: 2, places: vec![0, 1], batch: Some(batch()), payload: vec![0; 142].into() }),
+    ]
+}
+
+/// Reports and publications, as members of the limiter of a cluster send them.
+pub fn sums_requests() -> Vec<Vec<u8>> {
+    let counts = |shard, inserts| ShardCounts { shard, start: 9, inserts, samples: 3, ..ShardCounts::default() };
+    let tally = Some(Tally { counts: vec![counts(1, 5), counts(2, 1 << 47)] });
+    let generation = Some(Generation { number: (1 << 48) - 1, shard: 2, start: u64::MAX });
+    let report = |shard, learner| {
+        let (tally, newest) = (tally.clone(), generation);
+        room_message::Kind::Report(RoomReport { shard, learner, tally, newest, has_home: true, wants: 8 })
+    };
+    let publication = room_message::Kind::Publication(Publication {
+        generation,
+        sequence: u64::MAX,
+        tally: tally.clone(),
+        inserts: u64::MAX,
+        samples: 4,
+        items: u64::MAX,
+        insert_room: f64::MAX,
+        sample_room: 0.0,
+        refill_room: u64::MAX,
+        shards: u64::MAX,
+        learners: u64::MAX,
+        listed_shards: vec![0, 1, 2],
+        listed_learners: vec![7],
+        silent: vec![1, u32::MAX],
+    });
+    let counted =
+        room_message::Kind::Counted(RoomCounted { count: u64::MAX, shard: 1, start: 9, tally: tally.clone() });
+    let request = |kind| {
+        let message = Some(RoomMessage { kind: Some(kind) });
+        SumsRequest { message, ..SumsRequest::default() }.encode_to_vec()
+    };
+    let named = SumsRequest { shards: vec![3, 255], ..SumsRequest::default() }.encode_to_vec();
+    vec![
+        stream(&[request(report(None, 7)), request(report(Some(1), 0)), request(publication.clone())]),
+        stream(&[request(publication), named, request(report(Some(2), 0))]),
+        stream(&[request(counted)]),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The fuzz targets. An input of a stream is a list of messages, each after its length in two bytes.
 
-use crate::common::{Receive, wire};
+use crate::common::{Receive, here, wire};
 use crate::raw::{Answers, FakeServer};
 use crate::world::{LAST, LAST_ID, World, measured, multiple_of, size_of_batch, world};
 use bytes::Bytes;
@@ -10,9 +10,10 @@ use reverb_core::{DType, Error, KeySlots, Race, Table};
 use reverb_net::client::writer::{Session, SessionOptions};
 use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek, RaceRequest};
 use reverb_net::replay_v1::proto::{
-    HelloResponse, InsertResponse, SampleRequest, WriteItem, WriteRequest, WriteResponse, sample_request,
+    HelloResponse, InsertResponse, SampleRequest, SumsRequest, WriteItem, WriteRequest, WriteResponse, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, SampleResponse};
+use reverb_service::Call;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -119,6 +120,28 @@ pub fn sample_requests(input: &[u8]) -> String {
     words
 }
 
+/// Requests of a stream to the limiter that the shards of a cluster keep together.
+pub fn sums_requests(input: &[u8]) -> String {
+    let world = world();
+    let (shard, table) = world.shard();
+    let mut requests = messages(input);
+    let first = SumsRequest { table: "table".into(), learner: 7, shards: vec![1, 2], ..SumsRequest::default() };
+    requests.insert(0, first.encode_to_vec().into());
+    // It ends the stream.
+    let wrong = SumsRequest { shards: vec![u32::MAX], ..SumsRequest::default() };
+    requests.push(wrong.encode_to_vec().into());
+    let talk = || world.runtime.block_on(World::talk_over(shard, "Sums", requests, |_| false, || false));
+    let ended = measured("a report", multiple_of(input), talk);
+    // What it was told must not harm what it says.
+    let insert = || match table.insert(vec![crate::common::item(1)], here()) {
+        Call::Waiting(waiting) => waiting.explain(),
+        Call::Done(done) => format!("{done:?}"),
+    };
+    let inserted = measured("an insert", multiple_of(input), insert);
+    assert!(inserted == "Ok(())" || inserted.starts_with("insert into table `table` waits: "), "{inserted}");
+    ended.map_or_else(|status| status.message().to_owned(), |()| "taken".into())
+}
+
 /// Calls with one request: the number of the method, and the message.
 pub fn unary_requests(input: &[u8]) -> String {
     let world = world();
@@ -184,7 +207,8 @@ pub fn race_answers(input: &[u8]) -> String {
 async fn race(address: &str) -> Result<(), Error> {
     let client = Client::new(address);
     let race = Race { interval: 2.0, limit: 2, by_size: false };
-    let request = RaceRequest { table: "table".into(), race, squeeze_time: true, hold: crate::common::SOON };
+    let (table, hold) = ("table".into(), crate::common::SOON);
+    let request = RaceRequest { table, race, squeeze_time: true, hold, claim: None };
     let mut call = client.begin_race(&request, Some(Instant::now() + crate::common::SOON)).await?;
     let report = call.report().await?;
     // What the server says must not harm the merge.

@@ -6,7 +6,7 @@ use crate::memory::peak_of;
 use crate::raw::call;
 use bytes::Bytes;
 use prost::Message;
-use reverb_core::{Table, TableConfig};
+use reverb_core::{RateLimiterConfig, Table, TableConfig};
 use reverb_net::client::Client;
 use reverb_net::replay_v1::proto::{self as replay, PeekRequest, SampleRequest, sample_request};
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
@@ -47,6 +47,8 @@ pub struct World {
     pub channel: Channel,
     near: Client,
     panics: &'static AtomicUsize,
+    /// A shard of a cluster, a connection to it, and its table.
+    shard: (Server, Channel, TableHandle),
 }
 
 /// Returns the server of this process.
@@ -55,14 +57,26 @@ pub fn world() -> &'static World {
     WORLD.get_or_init(|| {
         let panics = count_panics();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (server, channel) = runtime.block_on(async {
-            let server = common::server(tables());
+        let connect = async |server: &Server| {
             let address = format!("http://127.0.0.1:{}", server.port());
-            (server, Endpoint::from_shared(address).unwrap().connect().await.unwrap())
+            Endpoint::from_shared(address).unwrap().connect().await.unwrap()
+        };
+        let (server, channel, shard) = runtime.block_on(async {
+            let (server, table) = (common::server(tables()), kept_together());
+            let shard = common::cluster::shard(0, &table);
+            let (channel, of_shard) = (connect(&server).await, connect(&shard).await);
+            (server, channel, (shard, of_shard, table))
         });
         let near = Client::new(&format!("localhost:{}", server.port()));
-        World { runtime, server, channel, near, panics }
+        World { runtime, server, channel, near, panics, shard }
     })
+}
+
+/// A table of a shard whose limiter keeps a ratio.
+fn kept_together() -> TableHandle {
+    let rate_limiter =
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: -500.0, max_diff: 500.0 };
+    TableHandle::new(Table::new(TableConfig { rate_limiter, ..config("table") }).unwrap())
 }
 
 fn tables() -> Vec<TableHandle> {
@@ -87,6 +101,11 @@ pub fn multiple_of(input: &[u8]) -> usize {
 impl World {
     pub fn tables(&self) -> &[TableHandle] {
         self.server.replay().tables()
+    }
+
+    /// The connection to a shard of a cluster, and its table.
+    pub fn shard(&self) -> (&Channel, &TableHandle) {
+        (&self.shard.1, &self.shard.2)
     }
 
     /// Empties all tables. Waits until the requests of the last connection are withdrawn.
@@ -118,12 +137,24 @@ impl World {
         &self,
         method: &str,
         messages: Vec<Bytes>,
+        is_last: impl FnMut(&Bytes) -> bool,
+    ) -> Result<(), Status> {
+        let is_full = || self.tables().iter().any(|table| table.status().info.waiting_inserts >= Some(1000));
+        Self::talk_over(&self.channel, method, messages, is_last, is_full).await
+    }
+
+    /// As [`World::talk`], over any channel. `is_full` says whether so many requests wait.
+    pub async fn talk_over(
+        channel: &Channel,
+        method: &str,
+        messages: Vec<Bytes>,
         mut is_last: impl FnMut(&Bytes) -> bool,
+        is_full: impl Fn() -> bool,
     ) -> Result<(), Status> {
         // The stream is open until this function returns: the server may end it once the client has sent all.
         let (open, stream) = mpsc::unbounded_channel();
         messages.into_iter().for_each(|message| drop(open.send(message)));
-        let mut answers = call(&self.channel, method, UnboundedReceiverStream::new(stream)).await?;
+        let mut answers = call(channel, method, UnboundedReceiverStream::new(stream)).await?;
         let (mut idle, mut answered) = (0, 0);
         loop {
             match tokio::time::timeout(Duration::from_millis(20), answers.message()).await {
@@ -132,9 +163,7 @@ impl World {
                 Ok(Ok(Some(_))) => (idle, answered) = (0, answered + 1),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(status)) => return Err(status),
-                Err(_) if self.tables().iter().any(|table| table.status().info.waiting_inserts >= Some(1000)) => {
-                    return Ok(());
-                }
+                Err(_) if is_full() => return Ok(()),
                 // Streams of dm-reverb have one request at a time, and the first may wait for ever.
                 Err(_) if idle == IDLE_TURNS && method.starts_with('/') => return Ok(()),
                 Err(_) => idle += 1,

@@ -1,5 +1,6 @@
 //! What a client knows of its cluster from earlier rounds.
 
+use super::room::Rooms;
 use crate::client::join::{Asking, ends_now};
 use crate::replay_v1::proto::Shard;
 use crate::transport::cluster::ClusterOptions;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 pub struct Cluster {
     /// What the client was told.
     pub options: ClusterOptions,
+    /// The limiters that the shards keep together.
+    pub rooms: Rooms,
     known: Mutex<Known>,
 }
 
@@ -67,7 +70,7 @@ struct Known {
 impl Cluster {
     /// Makes what is known before the first round.
     pub fn new(options: ClusterOptions) -> Self {
-        Self { options, known: Mutex::default() }
+        Self { options, rooms: Rooms::default(), known: Mutex::default() }
     }
 
     /// Returns the counts so far.

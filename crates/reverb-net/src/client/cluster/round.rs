@@ -2,6 +2,7 @@
 
 use super::gathered::RoundPart;
 use super::known::{Cluster, Probe, bounded};
+use super::room::Taken;
 use super::sorted::{Member, Missing};
 use super::sums::Sums;
 use crate::client::join::{Asking, join_until};
@@ -27,6 +28,8 @@ pub struct Round<'a> {
     pub enough: usize,
     /// Until when the round waits for answers, if that is earlier than the time after which a shard is missing.
     pub limit: Option<Instant>,
+    /// What was taken of the room of the cluster, if its shards keep a ratio together.
+    pub room: Option<&'a Taken>,
 }
 
 /// How a round has ended.
@@ -51,7 +54,8 @@ impl Round<'_> {
     /// errors of shards that are not lost.
     pub async fn run(&self, members: &[Member]) -> Result<Ended> {
         let hold = 2 * self.cluster.options.shard_timeout;
-        let request = RaceRequest { table: self.table.to_owned(), race: self.race, squeeze_time: false, hold };
+        let claim = self.room.map(Taken::claim);
+        let request = RaceRequest { table: self.table.to_owned(), race: self.race, squeeze_time: false, hold, claim };
         let limit = self.next_limit();
         let begun = members
             .iter()
@@ -103,6 +107,7 @@ impl Round<'_> {
             let Some(mut call) = call.filter(|_| !winners.is_empty()) else { continue };
             winners.sort_unstable();
             places[shard] = chosen.len();
+            self.room.iter().for_each(|room| room.choose(member.id, winners.len() as u64));
             draws.push(call.choose(&winners));
             chosen.push((member.clone(), winners));
         }
@@ -190,7 +195,8 @@ impl Round<'_> {
 /// withdrawn, so that it gives that back by itself once it goes on.
 fn probe(road: Road, table: &str) -> Probe {
     let race = bounded(Race { interval: 0.0, limit: 1, by_size: false });
-    let request = RaceRequest { table: table.to_owned(), race, squeeze_time: false, hold: Duration::ZERO };
+    let (table, hold) = (table.to_owned(), Duration::from_secs(1));
+    let request = RaceRequest { table, race, squeeze_time: false, hold, claim: None };
     Probe(Box::pin(async move {
         if let Ok(mut call) = road.call(BeginRace(&request), None).into_future().await {
             let _is_back = call.report().await;

@@ -3,6 +3,7 @@
 use super::gathered::Gathered;
 use super::known::{Cluster, bounded};
 use super::members::members;
+use super::room::{Ask, Taken};
 use super::round::{Ended, Round};
 use super::shortage::Shortage;
 use super::sorted::{Members, Missing};
@@ -35,9 +36,9 @@ pub async fn sample(servers: &Arc<Servers>, request: &BatchRequest, deadline: Op
     let wanted = request.draw.at_most.min(MAX_DRAWN);
     let wait = Wait::default();
     let gathered = Gathered::default();
-    let (missing_since, next, last) = (None, None, None);
+    let (missing_since, next, last, room) = (None, None, None, None);
     let mut draw =
-        ClusterDraw { servers, cluster, request, deadline, wanted, wait, missing_since, gathered, next, last };
+        ClusterDraw { servers, cluster, request, deadline, wanted, wait, missing_since, gathered, next, last, room };
     while !draw.step().await? {}
     let ClusterDraw { wait, gathered, .. } = draw;
     wait.end(&request.table);
@@ -65,6 +66,8 @@ struct ClusterDraw<'a> {
     next: Option<Race>,
     /// What the shards had when they last had too little.
     last: Option<Sums>,
+    /// What was taken of the room of the cluster, if its shards keep a ratio together.
+    room: Option<Taken>,
 }
 
 impl ClusterDraw<'_> {
@@ -79,6 +82,9 @@ impl ClusterDraw<'_> {
             self.begin_again();
         }
         let (cluster, table) = (self.cluster, &*self.request.table);
+        if !self.take_room(&found).await? {
+            return Ok(true);
+        }
         let wanted = (self.wanted - self.gathered.len()).min(MAX_ROUND);
         let race = self.next.take().unwrap_or_else(|| cluster.race(table, wanted));
         let limit = self.deadline.and_then(|deadline| deadline.max(Instant::now()).checked_add(GRACE));
@@ -86,7 +92,8 @@ impl ClusterDraw<'_> {
         let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let at_least = if is_late { 1 } else { self.request.draw.at_least.max(1) };
         let enough = at_least.saturating_sub(self.gathered.len());
-        match (Round { cluster, table, race, wanted: race.limit, enough, limit }).run(&found.present).await? {
+        let room = self.room.as_ref();
+        match (Round { cluster, table, race, wanted: race.limit, enough, limit, room }).run(&found.present).await? {
             Ended::Lost(lost) => self.after_loss(lost).await.map(|()| false),
             Ended::Short(_) if self.gathered.len() >= at_least => Ok(true),
             Ended::Short(sums) => self.wait_for_items(&found, sums, connections, is_late).await.map(|()| false),
@@ -138,6 +145,31 @@ impl ClusterDraw<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// Takes what the next round draws from the room of the cluster, if its shards keep a ratio together, and waits for it.
+    /// Returns whether there is more to draw; the batch is then at most what was taken.
+    async fn take_room(&mut self, Members { present, .. }: &Members) -> Result<bool> {
+        let (drawn, at_least) = (self.gathered.len(), self.request.draw.at_least.max(1));
+        let ask = Ask {
+            table: &self.request.table,
+            drawn: drawn as u64,
+            at_least: at_least as u64,
+            wanted: self.wanted as u64,
+            deadline: self.deadline,
+        };
+        let room = match self.room.take() {
+            Some(room) => Some(room),
+            None => {
+                let roads = present.iter().map(|member| member.road.clone()).collect();
+                self.servers.room_of(&self.request.table, roads, self.deadline).await?.map(Taken::new)
+            }
+        };
+        let Some(room) = room else { return Ok(true) };
+        let taken = room.fill(ask, &mut self.wait).await?;
+        self.room = Some(room);
+        self.wanted = taken as usize;
+        Ok(self.wanted > drawn)
     }
 
     /// Decides what becomes of the draw after shards were lost within a round.

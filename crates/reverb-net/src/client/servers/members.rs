@@ -278,6 +278,12 @@ impl Members {
         self.counted().map(|(member, road)| (member.peer.clone(), road)).collect()
     }
 
+    /// Returns the endpoints of all servers.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let counted = self.list.iter().filter(|member| !member.is_same && self.counts(member));
+        counted.map(|member| member.endpoint.clone()).collect()
+    }
+
     /// Returns what is known of the keys that each server has, for the servers of [`Members::all`].
     pub fn owners(&self) -> Owners {
         Owners::new(self.counted().map(|(member, _)| member.keys()))

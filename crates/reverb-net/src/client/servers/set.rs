@@ -5,7 +5,7 @@ use super::members::{Members, Wanted};
 use super::owners::Owners;
 use super::placer::Placer;
 use super::told;
-use crate::client::cluster::{Cluster, check_shards, present};
+use crate::client::cluster::{Cluster, RoomUse, check_shards, present};
 use crate::client::connect::{CONNECT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
 use crate::client::road::{PeerRoads, Road};
@@ -268,6 +268,10 @@ impl Servers {
         let mut servers_left = self.members.lock().len();
         loop {
             let road = self.road(Turn::Insert, None, deadline).await?;
+            let mut rooms = Vec::new();
+            for (table, _) in &call.rows.tables {
+                rooms.extend(self.room_of(table, vec![road.clone()], deadline).await?);
+            }
             let peer = road.peer().map(str::to_owned).unwrap_or_default();
             match road.complete(call.clone(), deadline).await {
                 // What was sent would be unconfirmed.
@@ -278,6 +282,17 @@ impl Servers {
                 inserted => return inserted,
             }
         }
+    }
+
+    /// Begins to use the limiter of a table, if the shards of a cluster keep a ratio together. One of the roads is asked, if
+    /// that is not known yet. Inserts and draws call this first, and keep the result while they wait.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the bounds are too narrow for so many shards.
+    pub async fn room_of(&self, table: &str, roads: Vec<Road>, deadline: Option<Instant>) -> Result<Option<RoomUse>> {
+        let Some(cluster) = self.cluster() else { return Ok(None) };
+        let endpoints = || self.members.lock().endpoints();
+        cluster.rooms.of(table, roads, endpoints, cluster.options.shard_timeout, deadline).await
     }
 
     /// Draws a batch from the server whose turn it is, or from another one if that is lost.

@@ -10,12 +10,12 @@ use super::stock_call::{StockCall, StockRequest};
 use crate::grpc::largest;
 use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, WriteRequest,
-    WriteResponse,
+    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, SumsRequest,
+    SumsResponse, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
-use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, VERSION, VIEW_ONLY};
+use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, SUMS, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::{chunk_to_wire, slots_from_wire};
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
@@ -60,6 +60,8 @@ pub struct Connection {
     pub knows_largest: bool,
     /// Whether the server makes a table's part in a race.
     knows_race: bool,
+    /// Whether the server keeps the ratio of a table over all shards.
+    knows_sums: bool,
     /// The slots of the keys of the server's items.
     pub key_slots: KeySlots,
     inserts: InsertLink,
@@ -127,7 +129,8 @@ impl Connection {
             probed.inspect_err(|_| connections.set_split(&place))?;
         }
         let has = |capability| hello.capabilities.iter().any(|name| name == capability);
-        let (knows_largest, knows_race, views_only) = (has(LARGEST_PRIORITY), has(RACE), has(VIEW_ONLY));
+        let (knows_largest, knows_race, knows_sums) = (has(LARGEST_PRIORITY), has(RACE), has(SUMS));
+        let views_only = has(VIEW_ONLY);
         session.set_key_slots(key_slots);
         let link = connections.add(&place, &hello.server_id, bearer, views_only);
         let channel = channel.to_server(hex(&hello.server_id));
@@ -146,6 +149,7 @@ impl Connection {
             heartbeat,
             knows_largest,
             knows_race,
+            knows_sums,
             key_slots,
             inserts,
             samples,
@@ -260,6 +264,35 @@ impl Connection {
         let call = self.samples.wait(request)?;
         flush().await;
         Ok(call)
+    }
+
+    /// Whether the server keeps the ratio of a table together with the other shards of its cluster.
+    pub async fn keeps_ratio(&self, table: &str, deadline: Option<Instant>) -> Result<bool> {
+        if !self.knows_sums {
+            return Ok(false);
+        }
+        let ask = async |mut service: ReplayClient<_>| {
+            let request = SumsRequest { table: table.to_owned(), ask: true, ..SumsRequest::default() };
+            let mut stream = service.sums(tokio_stream::once(request)).await?.into_inner();
+            let first = stream.message().await?.ok_or_else(|| Status::unavailable("the stream has ended"))?;
+            Ok(Response::new(first.limiter.is_some()))
+        };
+        self.unary(deadline, ask).await
+    }
+
+    /// Opens a stream that attaches this client to a table. `None` if the server does not keep ratios together with others.
+    pub async fn open_sums(
+        &self,
+        requests: impl tokio_stream::Stream<Item = SumsRequest> + Send + 'static,
+    ) -> Result<Option<Streaming<SumsResponse>>> {
+        if !self.knows_sums {
+            return Ok(None);
+        }
+        let mut service = self.service.clone();
+        match service.sums(requests).await {
+            Ok(responses) => Ok(Some(responses.into_inner())),
+            Err(status) => Err(self.link.note(from_status(&status, &self.peer))),
+        }
     }
 
     /// Makes a table for measurements.

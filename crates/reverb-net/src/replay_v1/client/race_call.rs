@@ -4,6 +4,7 @@ use super::calls::answer;
 use super::draw_call::{Answer, Asked, DrawCall};
 use crate::replay_v1::proto::{self as replay, sample_request};
 use crate::replay_v1::wire::{race_to_wire, report_from_wire, winners_to_wire};
+use reverb_core::published_room::Tally;
 use reverb_core::{Error, Race, RaceReport, Result};
 use std::time::Duration;
 
@@ -18,11 +19,13 @@ pub struct RaceRequest {
     pub squeeze_time: bool,
     /// Time after which the server takes the draws back if the client has not chosen.
     pub hold: Duration,
+    /// The number of the client as a learner and what it knows, if the limiter of the table is that of all shards.
+    pub claim: Option<(u64, Tally)>,
 }
 
 impl RaceRequest {
     pub(super) fn to_wire(&self) -> replay::Race {
-        race_to_wire(&self.table, self.race, self.squeeze_time, self.hold)
+        race_to_wire(&self.table, self.race, self.squeeze_time, self.hold, self.claim.as_ref())
     }
 }
 

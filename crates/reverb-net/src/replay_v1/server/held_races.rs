@@ -26,6 +26,8 @@ struct Held {
     squeeze_time: bool,
     hold: Duration,
     until: Instant,
+    /// Who is told that the winners were counted, if the limiter is that of all shards.
+    learner: Option<u64>,
     /// `None` after its time. The race stays until the client has heard of that, or has withdrawn it.
     lease: Option<Lease>,
 }
@@ -53,12 +55,20 @@ impl HeldRaces {
         self.by_id.contains_key(&request_id)
     }
 
-    /// Holds the draws of a race for a time.
-    pub fn add(&mut self, request_id: u64, table: TableHandle, lease: Lease, squeeze_time: bool, hold: Duration) {
+    /// Holds the draws of a race for a time. A learner is told that the winners were counted.
+    pub fn add(
+        &mut self,
+        request_id: u64,
+        table: TableHandle,
+        lease: Lease,
+        squeeze_time: bool,
+        hold: Duration,
+        learner: Option<u64>,
+    ) {
         // A client may ask for more than the clock can count: some decades are as good.
         let until = Instant::now() + hold.min(Duration::from_secs(u64::from(u32::MAX)));
         self.samples += lease.samples();
-        self.by_id.insert(request_id, Held { table, squeeze_time, hold, until, lease: Some(lease) });
+        self.by_id.insert(request_id, Held { table, squeeze_time, hold, until, learner, lease: Some(lease) });
         if self.timer.as_ref().is_none_or(|timer| until < timer.deadline()) {
             self.timer = Some(Box::pin(sleep_until(until)));
         }
@@ -84,6 +94,7 @@ impl HeldRaces {
         if let Some(lease) = &mut held.lease {
             let samples = lease.samples();
             lease.keep(&winners_from_wire(choice, samples)?, peer)?;
+            held.learner.iter().for_each(|learner| held.table.tell_counted(*learner, lease.samples() as u64));
             self.samples -= samples;
         }
         let Some(Held { table, squeeze_time, hold, lease, .. }) = self.by_id.remove(&request_id) else {
@@ -160,7 +171,7 @@ mod tests {
     impl HeldRaces {
         fn race(&mut self, request_id: u64, table: &TableHandle, limit: usize, seconds: u64) {
             let (_, lease) = table.race(Race { interval: 1e9, limit, by_size: false }).unwrap();
-            self.add(request_id, table.clone(), lease, false, Duration::from_secs(seconds));
+            self.add(request_id, table.clone(), lease, false, Duration::from_secs(seconds), None);
         }
     }
 

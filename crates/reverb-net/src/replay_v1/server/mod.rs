@@ -7,6 +7,7 @@ mod last_word;
 mod same_server;
 mod sample_stream;
 mod service;
+mod sums_stream;
 mod vanished;
 mod waiting_beats;
 mod woken;

@@ -4,6 +4,7 @@ use super::bench_stream::bench_stream;
 use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
+use super::sums_stream::sums_stream;
 use super::write_stream::write_stream;
 use crate::grpc::caller::{Audited, may_only_view, token_of};
 use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
@@ -12,7 +13,7 @@ use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
     GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
     MutateRequest, MutateResponse, NewerRequest, NewerResponse, ObserveRequest, ObserveResponse, PeekRequest,
-    PeekResponse, ResetRequest, ResetResponse, SampleRequest, WriteRequest, WriteResponse,
+    PeekResponse, ResetRequest, ResetResponse, SampleRequest, SumsRequest, SumsResponse, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
@@ -82,6 +83,7 @@ impl ReplayService for Router {
     type BenchStream = ReceiverStream<Result<BenchResponse, Status>>;
     type InsertStream = ReceiverStream<Result<InsertResponse, Status>>;
     type WriteStream = ReceiverStream<Result<WriteResponse, Status>>;
+    type SumsStream = ReceiverStream<Result<SumsResponse, Status>>;
     type SampleStream = ReceiverStream<Result<SampleResponse, Status>>;
 
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
@@ -205,6 +207,10 @@ impl ReplayService for Router {
     async fn bench(&self, request: Request<BenchRequest>) -> Result<Response<Self::BenchStream>, Status> {
         let stream = bench_stream(self.open()?.clone(), &peer_of(&request), self.heartbeat);
         stream.map(Response::new).map_err(|error| to_status(&error))
+    }
+
+    async fn sums(&self, request: Request<Streaming<SumsRequest>>) -> Result<Response<Self::SumsStream>, Status> {
+        Ok(Response::new(sums_stream(self.open()?.clone(), request.into_inner())))
     }
 
     async fn info(&self, _: Request<InfoRequest>) -> Result<Response<InfoResponse>, Status> {

@@ -1,8 +1,10 @@
 //! Converts races, their reports, choices and waits to messages and back.
 
 use super::changes::{limiter_from_wire, limiter_to_wire};
+use super::sums::tally_to_wire;
 use crate::replay_v1::proto as replay;
 use bytes::Bytes;
+use reverb_core::published_room::Tally;
 use reverb_core::{Error, Race, RaceArrival, RaceReport, Result};
 use reverb_service::Stock;
 use std::time::Duration;
@@ -10,12 +12,28 @@ use std::time::Duration;
 /// By what part the weight of an item, which is calculated from its probability, may exceed that of all items.
 const ROUNDING: f64 = 1e-6;
 
-/// Makes the message of a race.
-pub fn race_to_wire(table: &str, race: Race, squeeze_time: bool, hold: Duration) -> replay::Race {
+/// Makes the message of a race, with the number of the learner and what it knows if the limiter is that of all shards.
+pub fn race_to_wire(
+    table: &str,
+    race: Race,
+    squeeze_time: bool,
+    hold: Duration,
+    claim: Option<&(u64, Tally)>,
+) -> replay::Race {
     let Race { interval, limit, by_size } = race;
     // A part of a millisecond is not "no time".
     let hold_ms = u64::try_from(hold.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
-    replay::Race { table: table.to_owned(), interval, limit: limit as u64, by_size, squeeze_time, hold_ms }
+    let (learner, known) = claim.map_or((0, None), |(learner, tally)| (*learner, Some(tally_to_wire(tally))));
+    replay::Race {
+        table: table.to_owned(),
+        interval,
+        limit: limit as u64,
+        by_size,
+        squeeze_time,
+        hold_ms,
+        learner,
+        known,
+    }
 }
 
 /// Reads what a race asks of its table, which checks the rest, and how long its draws are held.
@@ -94,7 +112,7 @@ pub fn report_from_wire(report: &replay::RaceReport, race: Race) -> Result<RaceR
     if *size > most || *size_left > most {
         return lost(format!("the sizes {size} and {size_left}; a table has at most {most} items"));
     }
-    let limiter = report.limiter.map(limiter_from_wire).filter(|limiter| limiter.validate().is_ok());
+    let limiter = report.limiter.as_ref().map(limiter_from_wire).filter(|limiter| limiter.validate().is_ok());
     let Some(limiter) = limiter else {
         return lost(format!("the rate limiter {:?}", report.limiter));
     };
@@ -247,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_time_that_is_less_than_a_millisecond_is_one() {
-        let hold = |hold| race_to_wire("table", RACE, false, hold).hold_ms;
+        let hold = |hold| race_to_wire("table", RACE, false, hold, None).hold_ms;
         assert_eq!(hold(Duration::from_micros(1)), 1);
         assert_eq!(hold(Duration::from_secs(5)), 5000);
         assert_eq!(hold(Duration::MAX), u64::MAX);

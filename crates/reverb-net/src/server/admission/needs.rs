@@ -32,7 +32,7 @@ fn of(service: &str, method: &str) -> Needs {
         (_, "other") => Needs::Role(Role::View),
         (service, "ServerReflectionInfo") if REFLECTION.contains(&service) => Needs::Role(Role::View),
         (OURS, "Hello" | "Info" | "Observe") => Needs::Role(Role::View),
-        (OURS, "Sample" | "Peek" | "Get" | "Newer" | "Insert" | "Write" | "Mutate") => Needs::Role(Role::Use),
+        (OURS, "Sample" | "Peek" | "Get" | "Newer" | "Insert" | "Write" | "Mutate" | "Sums") => Needs::Role(Role::Use),
         (OURS, "Reset" | "Checkpoint" | "Configure" | "Bench") => Needs::Role(Role::Admin),
         (DM_REVERB, "ServerInfo" | "InitializeConnection") => Needs::Role(Role::View),
         (DM_REVERB, "SampleStream" | "InsertStream" | "MutatePriorities") => Needs::Role(Role::Use),
