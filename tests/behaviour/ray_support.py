@@ -79,6 +79,14 @@ def insert(replay, values, table="table"):
     return [replay.insert(np.int64(value), {table: 1.0}) for value in values]
 
 
+def insert_surely(replay, value):
+    """Inserts a value, and again if the call had reached a shard that was just dying: nobody knows if it was in."""
+    try:
+        return insert(replay, [value])
+    except reverb.errors.UnavailableError:
+        return insert(replay, [value])
+
+
 def items(replay):
     """The items of each shard that answers, by its number."""
     return {shard.id: shard.items for shard in replay.shards() if shard.alive}

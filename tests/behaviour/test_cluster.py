@@ -221,6 +221,12 @@ def test_event_loops_have_no_client_of_a_cluster(shards):
         asyncio.run(take())
 
 
+def write(client):
+    with client.trajectory_writer(1, validate_items=False) as writer:
+        writer.append({"x": np.int64(1)})
+        writer.create_item("table", 1.0, {"x": writer.history["x"][:]})
+
+
 def test_servers_that_are_no_shards_are_refused_by_name(shards):
     shards.start(1)
     other = shards.add(None, [prioritized_table()])
@@ -233,7 +239,7 @@ def test_servers_that_are_no_shards_are_refused_by_name(shards):
         lambda: client.reset("table"),
         lambda: client.checkpoint(),
         lambda: client.shards(),
-        lambda: client.trajectory_writer(1, validate_items=False),
+        lambda: write(client),
     ):
         with pytest.raises(ValueError, match=f"expected shards of a cluster.*{other.port} is none"):
             call()

@@ -266,9 +266,9 @@ def test_items_that_are_drawn_once_survive_the_loss_of_a_shard(cluster, fault):
     draws.has(lambda missing: missing == ())
     fault.strike(cluster)
     draws.has(lambda missing: missing == (cluster.peer,))
-    fault.mend(cluster)
-    draws.has(lambda missing: missing == ())
+    # The client is idle when the shard returns, and gets none of what it was asked before.
     draws.end()
+    fault.mend(cluster)
 
     def is_at_rest():
         infos = [client.server_info()["once"] for client in cluster.each()]

@@ -19,6 +19,7 @@ from ray_support import (
     fail,
     insert,
     insert_by_name,
+    insert_surely,
     is_alive,
     items,
     kill,
@@ -114,7 +115,7 @@ def test_a_killed_shard_returns_at_its_address_with_the_items_of_its_checkpoint(
     lost, other = replay.shards()
     kill(lost.pid)
     # A call waits for the shard, since nobody has said that it was stopped for good.
-    assert len(insert(replay, [0])) == 1
+    assert len(insert_surely(replay, 0)) == 1
     eventually(lambda: len(items(replay)) == 2)
     returned = replay.shards()[0]
     assert (returned.id, returned.address) == (lost.id, lost.address)
@@ -144,7 +145,7 @@ def test_clients_find_a_shard_that_has_another_address(nodes, tmp_path):
         # Nobody waits at the old address any more, neither for a shard nor for a word of its end.
         eventually(lambda: drawn(replay) and len(items(replay)) == 2 and replay.stats().missing == ())
         # One that never draws finds it as well.
-        eventually(lambda: insert(writer, [0]) and writer.road == "unix (2 servers)")
+        eventually(lambda: insert_surely(writer, 0) and writer.road == "unix (2 servers)")
     moved = replay.shards()[0]
     assert moved.address != lost.address
     assert moved.items >= lost.items

@@ -25,6 +25,7 @@ USE = {
     "SampleStream",
     "InsertStream",
     "MutatePriorities",
+    "Sums",
 }
 ADMIN = {"Reset", "Checkpoint", "Configure", "Bench"}
 REFUSED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.RESOURCE_EXHAUSTED}

@@ -70,7 +70,8 @@ def make_secrets() -> Secrets:
         builder = builder.not_valid_before(now - _SKEW).not_valid_after(now + _VALIDITY)
         builder = builder.add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
         builder = builder.add_extension(extension, critical=False)
-        return builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        pem: bytes = builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        return pem
 
     authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca = signed("Reverb on Ray", authority, x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), True)
