@@ -1,9 +1,11 @@
 //! Tables of a cluster whose shards keep the ratio of inserts and samples together.
 
 use crate::common::cluster::{client, client_of, shards, soon};
+use crate::common::cluster_writer::{ClusterWriter, WriterOf};
 use crate::common::faucet::Faucet;
+use crate::common::test_shard::TestShard;
 use crate::common::wire;
-use crate::common::{Receive, addresses, config, draw, eventually, here, items, rows};
+use crate::common::{Receive, addresses, config, draw, eventually, here, items, rows, uniform};
 use crate::done;
 use reverb_core::{Error, RateLimiterConfig, Table, TableConfig};
 use reverb_net::client::Client;
@@ -22,8 +24,12 @@ use tonic::{Code, Status};
 const SHARDS: usize = 4;
 
 fn table(samples_per_insert: f64, min_diff: f64, max_diff: f64) -> TableHandle {
+    named("table", samples_per_insert, min_diff, max_diff)
+}
+
+fn named(name: &str, samples_per_insert: f64, min_diff: f64, max_diff: f64) -> TableHandle {
     let rate_limiter = RateLimiterConfig { samples_per_insert, min_size_to_sample: 1, min_diff, max_diff };
-    TableHandle::new(Table::new(TableConfig { rate_limiter, ..config("table") }).unwrap())
+    TableHandle::new(Table::new(TableConfig { rate_limiter, ..config(name) }).unwrap())
 }
 
 fn tables(samples_per_insert: f64, min_diff: f64, max_diff: f64) -> Vec<TableHandle> {
@@ -131,6 +137,97 @@ async fn bounds_that_are_too_narrow_are_refused_by_name() {
         )
     );
     client.receive(&draw("table", 10), soon()).await.unwrap();
+}
+
+/// Shards with these tables, for writers.
+fn shards_of(tables: &[TableHandle]) -> Vec<TestShard> {
+    (0..).zip(tables).map(|(id, table)| TestShard::of(id, table.clone(), None)).collect()
+}
+
+/// What items of a writer wait for by the sums of all shards.
+async fn told(writer: &ClusterWriter) -> String {
+    loop {
+        match writer.session.flush(0, briefly(), |_| {}).await {
+            Err(Error::DeadlineExceeded(text)) if text.contains(" until an insert may go; ") => return text,
+            // On a busy machine, shards do not hear each other for moments.
+            Err(Error::DeadlineExceeded(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_alone_fills_up_to_the_bound_over_all_shards_and_goes_on_after_draws() {
+    let tables = tables(1.0, -20.0, 40.0);
+    let shards = shards_of(&tables);
+    let mut writer = WriterOf::new(&shards, OnShardLoss::Continue).start().await;
+    // One episode, which is on one shard.
+    for number in 0..60 {
+        writer.write(number);
+    }
+    let text = told(&writer).await;
+    assert!(text.contains("insert into table `table` waits: "), "{text}");
+    assert!(text.contains(" all shards together: ") && text.contains(", 0 samples, "), "{text}");
+    let least = 40 - SHARDS as u64 + 1;
+    eventually("the room is used", || totals(&tables).0 >= least).await;
+    // Episodes on all shards.
+    for number in 60..100 {
+        writer.steps.end_episode(true).unwrap();
+        writer.write(number);
+    }
+    told(&writer).await;
+    assert!(totals(&tables).0 <= 40);
+    let ports: Vec<_> = shards.iter().map(|shard| shard.server.port()).collect();
+    let learner = client(&ports, OnShardLoss::Continue, Duration::from_secs(5));
+    for batch in 1..=8 {
+        learner.receive(&draw("table", 8), soon()).await.unwrap();
+        eventually("more may go", || totals(&tables).0 >= (least + 8 * batch).min(100)).await;
+        // Where several shards insert at once, by the room of a publication more.
+        assert!(totals(&tables).0 <= 40 + 12 + 8 * batch);
+    }
+    writer.flush().await.unwrap();
+    assert_eq!(totals(&tables), (100, 64));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_takes_part_in_the_limiter_of_a_table_that_comes_later() {
+    let tables: Vec<_> = (0..SHARDS).map(|_| named("later", 1.0, -20.0, 40.0)).collect();
+    let shard = |(id, table): (u32, &TableHandle)| TestShard::with(id, uniform("table"), vec![table.clone()], None);
+    let shards: Vec<_> = (0..).zip(&tables).map(shard).collect();
+    let mut writer = WriterOf::new(&shards, OnShardLoss::Continue).start().await;
+    writer.try_write(0).await.unwrap();
+    let mut item = writer.item(1, 1);
+    item.table = "later".into();
+    writer.push(item).unwrap();
+    // A client of one shard takes no part itself.
+    let here = Client::new(&addresses(&shards[0].server)[0]);
+    let mut waits = 0..20;
+    let is_told = loop {
+        match here.insert(rows("later", &[1]), briefly()).await {
+            Err(Error::DeadlineExceeded(text)) if text.contains("; all shards together: ") => break true,
+            Err(Error::DeadlineExceeded(_)) if waits.next().is_none() => break false,
+            Ok(_) | Err(Error::DeadlineExceeded(_)) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    };
+    assert!(is_told, "the shard waits for the sums of all");
+    writer.flush().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_reports_once_that_bounds_are_too_narrow_and_goes_by_its_shards() {
+    let tables = tables(3.0, 0.0, 12.0);
+    let shards = shards_of(&tables);
+    let mut writer = WriterOf::new(&shards, OnShardLoss::Continue).start().await;
+    let says = "table `table` of a cluster: max_diff - min_diff must be at least shards × samples_per_insert + learners × \
+                batch = 4 × 3 + 1 × 1 = 13, got 12 - 0 = 12";
+    assert_eq!(writer.try_write(0).await, Err(Error::invalid(says)));
+    writer.flush().await.unwrap();
+    for number in 1..4 {
+        writer.steps.end_episode(true).unwrap();
+        writer.try_write(number).await.unwrap();
+    }
+    assert_eq!(totals(&tables), (4, 0));
 }
 
 /// Learners of the cluster and actors of single shards that work until they are told to end.

@@ -30,9 +30,15 @@ impl TestShard {
     }
 
     pub fn of(id: u32, table: TableHandle, port: Option<u16>) -> Self {
+        Self::with(id, table, vec![], port)
+    }
+
+    /// A shard that has other tables, too.
+    pub fn with(id: u32, table: TableHandle, mut others: Vec<TableHandle>, port: Option<u16>) -> Self {
         let journal = Recorder::of(&table);
         let shard = Shard::new(id, MAX_SHARDS, own_name("replay")).unwrap();
-        let replay = Replay::of_shard(vec![table.clone()], MAX_MESSAGE_SIZE, Some(shard)).unwrap();
+        others.push(table.clone());
+        let replay = Replay::of_shard(others, MAX_MESSAGE_SIZE, Some(shard)).unwrap();
         let options = ListenOptions { port, ..ListenOptions::default() };
         Self { id, server: Server::start(&Handle::current(), replay, &options, None).unwrap(), table, journal }
     }

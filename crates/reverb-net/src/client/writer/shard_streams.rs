@@ -4,9 +4,14 @@
 //! the stream of an item. Each stream has its own task and outbox: what an earlier shard has not confirmed stays with it
 //! while the next episode is written elsewhere. A stream that has nothing to do any more is closed when the next episode
 //! begins.
+//!
+//! The writer takes part in the limiters of its tables that shards keep together. The tasks of the streams see to that: a
+//! stream sends nothing before, since its shard would let items in by the limiter of its own, and a stream to a shard that
+//! is new makes the client look for new shards.
 
 use super::open_sessions;
-use super::worker::{self, Way};
+use super::worker::{self, CONNECT_TIME, Way};
+use crate::client::cluster::RoomUse;
 use crate::client::servers::{LOSS_TIME, Servers, is_lost};
 use crate::client::{Client, Road, Turn};
 use crate::transport::back_off::BackOff;
@@ -62,7 +67,18 @@ struct State {
     known: Option<Shard>,
     /// Whether a shard was chosen since lost ones were last tried again.
     has_chosen: bool,
+    /// The tables of the items so far.
+    tables: HashMap<Arc<str>, Part>,
     is_closed: bool,
+}
+
+/// How a writer takes part in the limiter of a table.
+#[derive(Debug, Default)]
+struct Part {
+    /// There is one while the shards keep the limiter together.
+    _room: Option<RoomUse>,
+    /// Whether the writer has reported that the shards refuse the limiter.
+    is_told: bool,
 }
 
 impl ShardStreams {
@@ -204,7 +220,12 @@ impl ShardStreams {
                     state.stream(|stream| stream.shard.slots == slots).expect("it was just made").clone()
                 }
             };
-            if self.queue(runtime, &stream, [item])? && !can_send.iter().any(|other| Arc::ptr_eq(other, &stream.shared))
+            let is_new = !state.tables.contains_key(&item.table);
+            if is_new {
+                state.tables.insert(item.table.clone(), Part::default());
+            }
+            if self.queue(runtime, &stream, [item], is_new)?
+                && !can_send.iter().any(|other| Arc::ptr_eq(other, &stream.shared))
             {
                 can_send.push(stream.shared);
             }
@@ -214,19 +235,51 @@ impl ShardStreams {
         Ok(())
     }
 
-    /// Queues items on a stream, and starts its task if there is none. Returns whether the task has something to do.
+    /// Queues items on a stream, and starts its task if there is none, or another for a new table. Returns whether the task
+    /// has something to do.
     fn queue(
         self: &Arc<Self>,
         runtime: &Handle,
         stream: &ShardStream,
         items: impl IntoIterator<Item = WriterItem>,
+        has_new_table: bool,
     ) -> Result<bool> {
         let Queued { needs_worker, can_send, .. } = stream.shared.queue(items)?;
+        let way = || ToShard { streams: self.clone(), stream: stream.clone() };
         if needs_worker {
-            let way = ToShard { streams: self.clone(), stream: stream.clone() };
-            runtime.spawn(worker::run(self.client.clone(), stream.shared.clone(), way));
+            runtime.spawn(worker::run(self.client.clone(), stream.shared.clone(), way()));
+        } else if has_new_table {
+            runtime.spawn(way().join(self.client.clone()));
         }
         Ok(can_send)
+    }
+
+    /// Takes part in the limiters of the tables that the writer has items for. A refusal becomes the error of the next call.
+    ///
+    /// # Errors
+    /// Those of [`Servers::room_of`] that another attempt may not meet.
+    async fn take_part(&self, servers: &Servers, road: &Road, deadline: Instant) -> Result<()> {
+        let tables: Vec<_> = self.state.lock().tables.keys().cloned().collect();
+        for table in tables {
+            let (room, refusal) = match servers.room_of(&table, vec![road.clone()], Some(deadline)).await {
+                Ok(room) => (room, None),
+                Err(error) if error.is_transient() || matches!(error, Error::DeadlineExceeded(_)) => return Err(error),
+                Err(error) => (None, Some(error)),
+            };
+            let part = Part { _room: room, is_told: refusal.is_some() };
+            let before = {
+                let mut state = self.state.lock();
+                if state.is_closed {
+                    return Ok(());
+                }
+                state.tables.insert(table, part)
+            };
+            if let Some(error) = refusal.filter(|_| before.is_none_or(|before| !before.is_told)) {
+                self.ended.state.lock().outbox.keep_error(error);
+                self.ended.tell();
+            }
+        }
+        Ok(())
     }
 
     fn unreached(&self) -> Error {
@@ -235,10 +288,10 @@ impl ShardStreams {
 
     /// Ends all streams. Returns their unconfirmed items. No other is made.
     pub fn close(&self) -> Vec<WriterItem> {
-        let open = {
+        let (open, _tables) = {
             let mut state = self.state.lock();
             state.is_closed = true;
-            std::mem::take(&mut state.open)
+            (std::mem::take(&mut state.open), std::mem::take(&mut state.tables))
         };
         open.iter().flat_map(|stream| self.end(stream)).collect()
     }
@@ -304,7 +357,7 @@ impl ShardStreams {
             *slots = to.shard.slots;
         }
         // A stream that was just found open is closed only under the lock of these.
-        let _closed = self.queue(&Handle::current(), &to, items);
+        let _closed = self.queue(&Handle::current(), &to, items, false);
         to.shared.wake.notify_one();
     }
 
@@ -325,6 +378,16 @@ struct ToShard {
     stream: ShardStream,
 }
 
+impl ToShard {
+    /// Takes part in the limiters of tables that are new to a stream which may be on its road already.
+    async fn join(mut self, client: Arc<Client>) {
+        let mut back_off = BackOff::default();
+        while !self.stream.shared.is_over() && self.road(&client, Instant::now() + CONNECT_TIME).await.is_err() {
+            tokio::time::sleep(back_off.pause()).await;
+        }
+    }
+}
+
 impl Way for ToShard {
     const OUTLIVES_SERVER: bool = false;
 
@@ -332,7 +395,7 @@ impl Way for ToShard {
         let servers = client.cluster().ok_or_else(|| self.streams.unreached())?;
         let Shard { peer, slots } = &self.stream.shard;
         match servers.returned_shard(peer, *slots, connect_by).await {
-            Some(road) => Ok(road),
+            Some(road) => self.streams.take_part(&servers, &road, connect_by).await.map(|()| road),
             None if servers.are_over() => Err(servers.over()),
             None => Err(Error::Unavailable("it does not answer".into())),
         }

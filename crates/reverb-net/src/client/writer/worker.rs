@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Maximum time of one attempt to reach the server. The writer tries again after that.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
+pub const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// If a road lasted longer than this, the next search for the server begins with short pauses again.
 const GOOD_ROAD: Duration = Duration::from_secs(2);
 // limit (Writers): time for which a writer whose streams a balancer splits tries again | {}, or `reconnect_timeout` if

@@ -5,7 +5,7 @@ use crate::replay_v1::wire::room_message_to_wire;
 use crate::transport::address::Endpoint;
 use parking_lot::Mutex;
 use reverb_core::published_room::{Learner, RoomConfig, Tally};
-use reverb_core::{Error, RateLimiterConfig, Result, random_key};
+use reverb_core::{Error, RateLimiterConfig, Result, fork, random_key};
 use reverb_service::{REPEAT, RoomMessage};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 
-// limit (Connections and calls): time without an insert, a draw or a wait after which a client of a cluster leaves the
-// limiter of a table | {} | its next call waits for about half a second
+// limit (Connections and calls): time without an insert, a draw, a wait or an open writer after which a client of a cluster
+// leaves the limiter of a table | {} | its next call waits for about half a second
 /// Time after the last call after which a client leaves a room.
 pub const UNUSED_AFTER: Duration = Duration::from_secs(60);
 /// Time after which a choice that no shard has confirmed is not expected to be counted any more.
@@ -31,6 +31,7 @@ pub struct RoomMember {
     /// The number of the client as a learner.
     pub learner: u64,
     made: Instant,
+    generation: u32,
     /// Whether a call has waited for the first answers of all shards.
     pub has_begun: AtomicBool,
     state: Mutex<State>,
@@ -91,6 +92,10 @@ impl RoomUse {
 
 impl Drop for RoomUse {
     fn drop(&mut self) {
+        // A writer's copy in a forked child drops this, and the lock may be held there for ever.
+        if self.0.generation != fork::generation() {
+            return;
+        }
         let mut state = self.0.state.lock();
         state.uses -= 1;
         state.last_use = Some(Instant::now());
@@ -129,6 +134,7 @@ impl RoomMember {
             table: table.to_owned(),
             learner: random_key(),
             made: Instant::now(),
+            generation: fork::generation(),
             has_begun: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Notify::new(),
