@@ -151,7 +151,7 @@ def serve(
         # unix_peers = [1001]   # users of containers, at the Unix socket
         # audit_log = "/var/log/reverb/audit.jsonl"
 
-        [shard]                 # of a cluster; or REVERB_SHARD_ID, such as the ordinal of a pod
+        [shard]                 # of a cluster; id also by REVERB_SHARD_ID
         id = 0
         cluster = "replay"
 

@@ -24,6 +24,7 @@ from reverb.reverb_types import table_infos
 PACKAGES = (
     *("dm-tree", "ml_dtypes", "numpy", "protobuf"),
     *("pyarrow", "rich", "tomli", "typer", "jax", "minari", "pillow", "tensorflow", "tensordict", "torch"),
+    *("cryptography", "ray"),
     *("dm-env", "gymnasium", "torchrl"),
     "dm-reverb",
 )
