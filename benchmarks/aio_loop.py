@@ -19,18 +19,16 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import json
 import multiprocessing
 import pathlib
-import platform
 import random
 import statistics
 import sys
 import threading
 import time
 
-import machine
 import numpy as np
+import records
 
 import reverb
 from reverb import aio
@@ -200,17 +198,9 @@ def main():
     for road in options.roads:
         for row in rounds(options, road):
             print(row, flush=True)
-            results.append({"area": "aio_loop", **row})
-    if options.out:
-        record = {
-            "command": "python " + " ".join(sys.argv),
-            "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "quick": options.rounds < 3 or options.sessions < 1000,
-            "machine": machine.describe(),
-            "versions": {"ours": {"python": platform.python_version(), "reverb": reverb.__version__}},
-            "results": results,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+            results.append(row)
+    is_quick = options.rounds < 3 or options.sessions < 1000
+    records.write(options.out, "aio_loop", results, is_quick)
     sys.exit(not all(row["holds"] for row in results))
 
 

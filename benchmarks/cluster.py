@@ -15,11 +15,9 @@ until all four answer again, with its items from a checkpoint.
 import argparse
 import importlib.metadata
 import importlib.util
-import json
 import logging
 import os
 import pathlib
-import platform
 import resource
 import signal
 import statistics
@@ -31,6 +29,7 @@ import time
 import machine
 import numpy as np
 import payloads
+import records
 
 import reverb
 
@@ -99,7 +98,7 @@ def measure(servers, batch, options):
     rows = []
     for shards, each in servers.items():
         rate, user, system = map(statistics.median, zip(*(figures[1:] for figures in rounds[shards]), strict=True))
-        row = {"area": "cluster", "shards": shards or "plain", "batch": batch, "batches_per_s": round(rate)}
+        row = {"shards": shards or "plain", "batch": batch, "batches_per_s": round(rate)}
         row |= {"client_user_us": round(user, 1), "client_system_us": round(system, 1)}
         if shards:
             stats, batches = each.client.stats(), sum(figures[0] for figures in rounds[shards])
@@ -115,7 +114,7 @@ def slopes(rows):
     for batch in BATCHES:
         points = [row for row in rows if row["batch"] == batch and row["shards"] != "plain"]
         shards = [row["shards"] for row in points]
-        row = {"area": "cluster", "shards": "per_shard", "batch": batch}
+        row = {"shards": "per_shard", "batch": batch}
         for name in ("client_user_us", "client_system_us"):
             row[name] = round(float(np.polyfit(shards, [point[name] for point in points], 1)[0]), 1)
         yield row
@@ -148,7 +147,7 @@ def on_ray(starts=5):
             reverb.ray.stop("bench", save=False)
     ray.shutdown()
     medians = {"start_s": round(statistics.median(started), 2), "back_s": round(statistics.median(returned), 2)}
-    return {"area": "cluster", "shards": "4 on Ray", **medians}
+    return {"shards": "4 on Ray", **medians}
 
 
 def is_back(replay, lost):
@@ -170,22 +169,13 @@ def main():
     for each in servers.values():
         each.close()
     rows += slopes(rows)
-    versions = {"python": platform.python_version(), "reverb": reverb.__version__}
+    versions = {}
     if importlib.util.find_spec("ray"):
         rows.append(on_ray())
         versions["ray"] = importlib.metadata.version("ray")
     for row in rows:
         print(row)
-    if options.out:
-        record = {
-            "command": "python " + " ".join(sys.argv),
-            "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "quick": options.rounds < 9,
-            "machine": described,
-            "versions": {"ours": versions},
-            "results": rows,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    records.write(options.out, "cluster", rows, options.rounds < 9, described, **versions)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ long as the other.
 """
 
 import argparse
-import json
 import multiprocessing
 import pathlib
-import platform
 import statistics
 import sys
-import time
 
-import machine
 import numpy as np
+import records
 import timing
 
 import reverb
@@ -42,16 +39,8 @@ def main():
         process.join()
     for result in results:
         print(line(result))
-    if options.out:
-        record = {
-            "command": "python " + " ".join(sys.argv),
-            "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "quick": options.rounds < 9 or options.seconds < 0.5,
-            "machine": machine.describe(),
-            "versions": {"ours": {"python": platform.python_version(), "reverb": reverb.__version__}},
-            "results": [{"area": "open_length", "tokens": TOKENS, **result} for result in results],
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    rows = [{"tokens": TOKENS, **result} for result in results]
+    records.write(options.out, "open_length", rows, options.rounds < 9 or options.seconds < 0.5)
     sys.exit(not all(result["holds"] for result in results))
 
 

@@ -10,17 +10,15 @@ batch.
 """
 
 import argparse
-import json
 import logging
 import pathlib
-import platform
 import statistics
-import sys
 import time
 
 import machine
 import numpy as np
 import ray
+import records
 
 import reverb
 
@@ -101,20 +99,9 @@ def main():
     for size in ITEMS:
         row = measure(size, options)
         print(row, flush=True)
-        results.append({"area": "ray_batches", **row})
+        results.append(row)
     ray.shutdown()
-    if options.out:
-        record = {
-            "command": "python " + " ".join(sys.argv),
-            "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "quick": options.rounds < 9,
-            "machine": described,
-            "versions": {
-                "ours": {"python": platform.python_version(), "reverb": reverb.__version__, "ray": ray.__version__}
-            },
-            "results": results,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    records.write(options.out, "ray_batches", results, options.rounds < 9, described, ray=ray.__version__)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,14 @@ ahead: these run on the threads that serve the other clients. `zstd` draws batch
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import pathlib
-import platform
 import statistics
 import sys
 import time
 
-import machine
 import numpy as np
+import records
 
 import reverb
 
@@ -48,16 +46,8 @@ def main():
     results = [row(work, measured) for work, measured in times.items()]
     for result in results:
         print(line(result))
-    if options.out:
-        record = {
-            "command": "python " + " ".join(sys.argv),
-            "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "quick": options.rounds < 9 or options.rows < 1_000_000,
-            "machine": machine.describe(),
-            "versions": {"ours": {"python": platform.python_version(), "reverb": reverb.__version__}},
-            "results": [{"area": "stalls", "road": options.road, "rows": options.rows, **result} for result in results],
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    rows = [{"road": options.road, "rows": options.rows, **result} for result in results]
+    records.write(options.out, "stalls", rows, options.rounds < 9 or options.rows < 1_000_000)
     sys.exit(not all(result["holds"] for result in results))
 
 

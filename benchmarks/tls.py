@@ -11,10 +11,8 @@ holds if these ratios are at least 0.8 for items of 400 bytes, and 0.6 for items
 
 import argparse
 import hashlib
-import json
 import multiprocessing
 import pathlib
-import platform
 import secrets
 import statistics
 import subprocess
@@ -22,8 +20,8 @@ import sys
 import tempfile
 import time
 
-import machine
 import numpy as np
+import records
 
 import reverb
 
@@ -118,17 +116,8 @@ def main():
         for size in ITEMS:
             for row in measure(options, size, folder, token):
                 print(row, flush=True)
-                results.append({"area": "tls", **row})
-    if options.out:
-        record = {
-            "command": "python " + " ".join(sys.argv),
-            "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "quick": options.rounds < 9,
-            "machine": machine.describe(),
-            "versions": {"ours": {"python": platform.python_version(), "reverb": reverb.__version__}},
-            "results": results,
-        }
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+                results.append(row)
+    records.write(options.out, "tls", results, options.rounds < 9)
     sys.exit(not all(row.get("holds", True) for row in results))
 
 

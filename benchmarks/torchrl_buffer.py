@@ -10,16 +10,13 @@ another process. It fails if the learner's step with a table of its own is less 
 
 import argparse
 import importlib.metadata
-import json
 import multiprocessing
 import pathlib
-import platform
 import statistics
 import sys
-import time
 import warnings
 
-import machine
+import records
 import timing
 
 import reverb
@@ -50,8 +47,8 @@ def main():
         results = [row(work, side, rounds, times[work, THEIRS]) for (work, side), rounds in times.items()]
     for result in results:
         print(line(result))
-    if options.out:
-        options.out.write_text(json.dumps(record(options, results), indent=1) + "\n")
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "tensordict", "torchrl")}
+    records.write(options.out, "torchrl", results, options.rounds < 9, **versions)
     sys.exit(not all(result["holds"] for result in results))
 
 
@@ -145,22 +142,6 @@ def line(result):
         f"{result['work']:>16}, {result['side']:<32} {result['median_us']:7.1f} µs, rounds {min(rounds)} to "
         f"{max(rounds)}, {result['TorchRL / this']:.2f} × TorchRL{'' if result['holds'] else '  TOO SLOW'}"
     )
-
-
-def record(options, results):
-    names = ("reverb-replay", "torch", "tensordict", "torchrl")
-    return {
-        "command": "python " + " ".join(sys.argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
-        "quick": options.rounds < 9,
-        "machine": machine.describe(),
-        "versions": {"ours": {"python": platform.python_version(), **{name: version(name) for name in names}}},
-        "results": [{"area": "torchrl", **result} for result in results],
-    }
-
-
-def version(name):
-    return reverb.__version__ if name == "reverb-replay" else importlib.metadata.version(name)
 
 
 def parse():
