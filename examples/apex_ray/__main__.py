@@ -89,7 +89,7 @@ def run(config: cfg.Config, checkpoints: str) -> report.History:
         ray.get(board.put.remote(network.init(config)))
         act = ray.remote(actor.act)
         playing = [act.remote(replay, board, index, config) for index in range(config.num_actors)]
-        wait_for_items(replay, config)
+        wait_for_items(replay, playing, config)
         history = learn(replay, board, config)
         ray.get(board.put.remote(None))
         history.steps = sum(ray.get(playing, timeout=PATIENCE_S))
@@ -98,10 +98,10 @@ def run(config: cfg.Config, checkpoints: str) -> report.History:
         reverb.ray.stop(cfg.CLUSTER, save=False)
 
 
-def wait_for_items(replay: reverb.Client, config: cfg.Config) -> None:
-    """Waits until the shards together have enough transitions to learn from."""
+def wait_for_items(replay: reverb.Client, playing: list[ray.ObjectRef], config: cfg.Config) -> None:
+    """Waits until the shards together have enough transitions. Raises the error of an actor that fails."""
     while replay.server_info()[cfg.REPLAY].current_size < config.min_size_to_sample:
-        time.sleep(0.1)
+        ray.get(ray.wait(playing, timeout=0.1)[0])
 
 
 def main() -> int:

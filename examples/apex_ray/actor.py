@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import time
 from typing import Any
 
@@ -87,7 +86,8 @@ def act(replay: reverb.Client, board: Any, index: int, config: cfg.Config) -> in
     episodes: list[tuple[float, float]] = []
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
     total = 0.0
-    for step in itertools.count():
+    step = 0
+    while True:
         if step % config.pull_every_steps == 0:
             parameters = ray.get(board.get.remote(episodes))
             episodes = []
@@ -107,4 +107,4 @@ def act(replay: reverb.Client, board: Any, index: int, config: cfg.Config) -> in
             episodes.append((time.time(), total))
             observation, _ = env.reset()
             total = 0.0
-    raise AssertionError("never reached")
+        step += 1

@@ -139,8 +139,9 @@ def test_a_shard_is_added(shards):
     assert [shard.id for shard in client.shards()] == [0, 1, 2]
     again = pickle.loads(pickle.dumps(client))
     assert set(again.sample_batch("table", 50).info.table_size) == {10}
+    address = client.server_address
     client.add_shard(f"127.0.0.1:{added.port}")
-    assert len(client.shards()) == 3
+    assert (len(client.shards()), client.server_address) == (3, address)
 
 
 def test_loaders_get_a_shard_that_is_added(shards):

@@ -1,12 +1,16 @@
 """Clusters of shards on Ray, over three nodes of it on this machine."""
 
+import functools
 import os
+import pathlib
 import pickle
 import signal
+import tempfile
 import urllib.request
 
+import behaviour_support
 import pytest
-from behaviour_support import Background, comes_true, run_program
+from behaviour_support import Background, run_program
 
 pytest.importorskip("ray")
 
@@ -30,6 +34,7 @@ from ray_support import (
 )
 
 import reverb
+from reverb.ray import actors
 
 # Ray leaves sockets and files open, and warns of its own future.
 pytestmark = [
@@ -55,8 +60,7 @@ def stopped(nodes):
     assert leftovers() == ([], [])
 
 
-def eventually(condition):
-    assert comes_true(condition, PATIENCE_S), "the awaited state never came"
+eventually = functools.partial(behaviour_support.eventually, patience_s=PATIENCE_S)
 
 
 def test_tasks_connect_by_name_and_by_a_pickled_client(nodes):
@@ -86,7 +90,9 @@ def test_shards_are_spread_over_nodes_and_the_summary_says_so(nodes, caplog):
 
 
 def test_shards_on_several_nodes_have_tls_and_a_token_and_connect_fetches_what_they_ask_for(nodes, tmp_path):
+    keys = set(private_keys())
     replay = start(allow_insecure=False, checkpoint=tmp_path)
+    assert len(set(private_keys()) - keys) == 2
     assert len(ray.get(insert_by_name.remote("replay", range(20)))) == 20
     assert ray.get(draw_from.remote(replay)) <= set(range(20))
     address = replay.shards()[0].address
@@ -99,10 +105,21 @@ def test_shards_on_several_nodes_have_tls_and_a_token_and_connect_fetches_what_t
     # Shards and map that start again have the secrets of before, so that clients go on.
     ray.kill(ray.get_actor("replay", namespace="reverb"), no_restart=False)
     eventually(lambda: len(places()) == 2)
+    killed = set(private_keys())
     kill(replay.shards()[0].pid)
     eventually(lambda: len(items(replay)) == 2)
+    [new] = set(private_keys()) - killed
     assert reverb.ray.connect().endpoint.token_file == replay.endpoint.token_file
     assert len(reverb.ray.stop()) == 2
+    # Only the shard that was killed could not take its key along.
+    left = set(private_keys()) - keys
+    assert len(left) == 1
+    assert new not in left
+
+
+def private_keys():
+    """The files of keys that shards on this machine have."""
+    return pathlib.Path(tempfile.gettempdir()).glob("reverb-ray-*/key.pem")
 
 
 def test_a_killed_shard_returns_at_its_address_with_the_items_of_its_checkpoint(nodes, tmp_path):
@@ -229,9 +246,20 @@ def test_one_of_two_programs_that_take_a_name_gets_it_and_the_other_does_no_harm
     assert len(insert(reverb.ray.connect(), range(10))) == 10
 
 
+def test_a_name_that_is_taken_at_the_last_moment_stays_with_its_cluster(nodes, monkeypatch):
+    replay = start(shards=1)
+    # The program has looked before the other one began.
+    monkeypatch.setattr(actors, "of_cluster", lambda name: {})
+    with pytest.raises(ValueError, match="replay"):
+        start(shards=1)
+    monkeypatch.undo()
+    assert len(insert(replay, range(10))) == 10
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
+        ({"checkpoint_interval": 1.0}, "needs `checkpoint`"),
         ({"name": "a/b"}, "no slash"),
         ({"name": ""}, "printable name"),
         ({"shards": 257}, "0 to 255"),

@@ -104,3 +104,11 @@ def test_pickles_keep_the_options():
     assert pickle.dumps(again) == pickle.dumps(client)
     with pytest.raises(pickle.PicklingError, match="token"):
         pickle.dumps(connect("a:1", token="0123456789abcdef0123456789abcdef", allow_insecure=True))
+
+
+def test_commands_take_a_list_without_a_scheme_for_a_cluster():
+    arguments = pytest.importorskip("reverb.cli.arguments")
+    for text in ("a:1,b:2", "[::1]:1,[::1]:2", "a:1,[::1]:2"):
+        assert arguments._endpoint(text, None, False).cluster is not None
+    for text in ("a:1", "[::1]:1", "ipv4:1.2.3.4:1,1.2.3.5:2", "grpcs://a:1,b:2", "dns:///a:1"):
+        assert arguments._endpoint(text, None, False).cluster is None

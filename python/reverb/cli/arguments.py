@@ -79,10 +79,13 @@ def _typed(parameter: inspect.Parameter) -> Any:
     return Annotated[_TYPED[kind], described[0]] if kind in _TYPED and described else None
 
 
+_SCHEMES = ("grpcs://", "ipv4:", "ipv6:", "dns:", "unix:")
+
+
 def _endpoint(text: str, token_file: str | None, allow_insecure: bool) -> Endpoint:
     try:
         # Several addresses without a scheme are those of a cluster. No other client takes them.
-        cluster = ClusterOptions() if "," in text and ":" not in text.partition(",")[0].rpartition(":")[0] else None
+        cluster = ClusterOptions() if "," in text and not text.startswith(_SCHEMES) else None
         endpoint = Endpoint(text, token_file=token_file, allow_insecure=allow_insecure or None, cluster=cluster)
         endpoint = with_environment(endpoint)
         _binding.check_endpoint(endpoint)

@@ -39,7 +39,7 @@ def as_address(addresses: object) -> str:
 
 
 def with_shard(address: str, added: object) -> str:
-    """The address of a cluster with another shard.
+    """The address of a cluster with another shard; the same address if it has that one.
 
     Raises:
       TypeError: The added one is not a str.
@@ -50,8 +50,10 @@ def with_shard(address: str, added: object) -> str:
     if _split(address)[1].startswith("dns:"):
         raise ValueError(f"the shards of {address} are the addresses of that name: add the shard there")
     start = _start(address)
+    listed = [start + one for one in address.removeprefix(start).split(",")]
     # The others say whether it is over TLS, and whether always over TCP.
-    return as_address([*(start + one for one in address.removeprefix(start).split(",")), _like(start, added)])
+    new = _like(start, added)
+    return address if new in listed else as_address([*listed, new])
 
 
 def _like(start: str, added: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable
 from typing import Literal
 
@@ -77,6 +78,8 @@ class Client(client.Client):
         if not isinstance(endpoint, Endpoint) or endpoint.cluster is None:
             raise TypeError("reverb.cluster.connect makes clients of clusters")
         super().__init__(endpoint, max_pending_bytes=max_pending_bytes)
+        # Held while a shard is added: threads would lose each other's.
+        self._adding = threading.Lock()
 
     def __repr__(self) -> str:
         return f"reverb.cluster.Client, {self.described()}"
@@ -111,6 +114,8 @@ class Client(client.Client):
           TypeError: The address is not a str.
           ValueError: It is not valid, or the cluster was named by `dns:///`, whose addresses are its shards.
         """
-        endpoint = dataclasses.replace(self.endpoint, address=with_shard(self.endpoint.address, address))
-        self.engine.add_shards(with_environment(endpoint))
-        self.endpoint = endpoint
+        with self._adding:
+            endpoint = dataclasses.replace(self.endpoint, address=with_shard(self.endpoint.address, address))
+            if endpoint != self.endpoint:
+                self.engine.add_shards(with_environment(endpoint))
+                self.endpoint = endpoint

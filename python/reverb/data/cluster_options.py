@@ -5,10 +5,10 @@ import math
 
 from reverb.data import checks
 
-__all__ = ["LOSSES", "PLACEMENTS", "SHARD_TIMEOUT", "ClusterOptions"]
+__all__ = ["SHARD_TIMEOUT", "ClusterOptions"]
 
-PLACEMENTS = ("episode", "writer")
-LOSSES = ("continue", "wait", "raise")
+_PLACEMENTS = ("episode", "writer")
+_LOSSES = ("continue", "wait", "raise")
 # limit (Connections and calls): time after which a shard of a cluster that does not answer is missing | {:time} | what
 # `on_shard_loss=` says becomes of the call | `shard_timeout=` of `reverb.cluster.connect`
 SHARD_TIMEOUT = 5.0
@@ -36,7 +36,7 @@ class ClusterOptions:
     shard_timeout: float = SHARD_TIMEOUT
 
     def __post_init__(self) -> None:
-        for name, choices in (("placement", PLACEMENTS), ("on_shard_loss", LOSSES)):
+        for name, choices in (("placement", _PLACEMENTS), ("on_shard_loss", _LOSSES)):
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -81,7 +81,7 @@ def open_tables(source: CheckpointTable | Client, table: str | None) -> list[Che
         raise TypeError(f"`source` must be a Client or a table of a checkpoint, got {type(source).__name__}.")
     if table is None:
         raise ValueError("with a Client, `table` must name the table.")
-    paths = source.checkpoint().splitlines()
+    paths = source.checkpoint().split("\n")
     for path in paths:
         if not os.path.isdir(path):
             raise UnavailableError(

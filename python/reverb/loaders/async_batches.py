@@ -17,9 +17,13 @@ class AsyncBatches(AsyncIterator[BatchT], Generic[BatchT]):
     Args:
       source: Source that draws the batches and converts them.
       finish: Function that makes the batch of what the source's conversion has made; None: that is the batch.
+
+    Raises:
+      ValueError: The source draws from a cluster.
     """
 
     def __init__(self, source: BatchSource, finish: Callable[[Any], BatchT] | None = None) -> None:
+        source.client.endpoint.check_for_event_loops()
         self._source = source
         self._finish = finish
 

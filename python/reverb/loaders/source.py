@@ -168,11 +168,7 @@ class BatchSource:
         """The next batch, as `take` returns it. If it is cancelled, the samples of the batch go back to their tables.
 
         Tasks take turns. Nothing else is awaited between the receipt and the return.
-
-        Raises:
-          ValueError: The source draws from a cluster.
         """
-        self.client.endpoint.check_for_event_loops()
         async with self._turn:
             try:
                 return await self._take_in_turn()

@@ -58,6 +58,11 @@ def clusters() -> list[str]:
     return sorted({name.rpartition("/")[0] or name for name in _names()})
 
 
+def unknown(cluster: str) -> ValueError:
+    """Makes the error of a cluster that has no actor."""
+    return ValueError(f"no cluster `{cluster}` is running on Ray; there are: {', '.join(clusters()) or 'none'}")
+
+
 def _names() -> list[str]:
     listed = ray.util.list_named_actors(all_namespaces=True)
     return [actor["name"] for actor in listed if actor["namespace"] == NAMESPACE]
@@ -69,7 +74,10 @@ def keep(cluster: str, kept: list[Any]) -> None:
 
 
 def remove(cluster: str, actors: Iterable[Any] = ()) -> None:
-    """Kills the actors of a cluster, and those given, which need not be registered yet. Waits until Ray lists none."""
+    """Kills the actors of a cluster, and those given, which need not be registered yet.
+
+    Waits until Ray lists none, for 20 seconds at most.
+    """
     _kept.pop(cluster, None)
     for actor in [*actors, *of_cluster(cluster).values()]:
         with contextlib.suppress(ray.exceptions.RayError):

@@ -66,7 +66,7 @@ def access_to(name: str) -> Access:
     """
     shard_map = actors.find(actors.map_name(name))
     if shard_map is None:
-        raise ValueError(f"no cluster `{name}` is running on Ray; there are: {', '.join(actors.clusters()) or 'none'}")
+        raise actors.unknown(name)
     try:
         access: Access = ray.get(shard_map.access.remote(), timeout=_MAP_S)
     except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:

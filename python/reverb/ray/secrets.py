@@ -89,20 +89,34 @@ def client_files(credentials: Credentials) -> tuple[TLS, str]:
     return TLS(ca=ca, server_name=_SERVER_NAME), _write(folder, "token", credentials.token.encode())
 
 
-def server_files(shard: Secrets) -> tuple[ServerTLS, Tokens]:
-    """Writes what a shard needs to files of this process. The token is there as its hash only."""
+def server_files(shard: Secrets) -> tuple[str, ServerTLS, Tokens]:
+    """Writes what a shard needs to files of this process. The token is there as its hash only.
+
+    Returns their folder, too. Ray kills the actors that it removes, so the folder is to be removed before.
+    """
     folder = _folder()
     tls = ServerTLS(_write(folder, "cert.pem", shard.cert), _write(folder, "key.pem", shard.key))
     digest = hashlib.sha256(shard.credentials.token.encode()).hexdigest()
     entry = f'[[token]]\nname = "cluster"\nrole = "admin"\nsha256 = "{digest}"\n'
-    return tls, Tokens.from_file(_write(folder, "tokens.toml", entry.encode()))
+    return folder, tls, Tokens.from_file(_write(folder, "tokens.toml", entry.encode()))
 
 
 def _folder() -> str:
     """A new folder that only the own user can look into, and that ends with the process, unless that is killed."""
-    folder = tempfile.mkdtemp(prefix="reverb-ray-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder, owner = tempfile.mkdtemp(prefix="reverb-ray-"), os.getpid()
+
+    def remove() -> None:
+        # A forked child that exits leaves it to its parent.
+        if os.getpid() == owner:
+            remove_folder(folder)
+
+    atexit.register(remove)
     return folder
+
+
+def remove_folder(folder: str) -> None:
+    """Removes the files of a shard that has stopped."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: str, name: str, content: bytes) -> str:

@@ -67,7 +67,7 @@ class Access:
 class ShardMap:
     """Knows the last place of each shard, and the secrets of the cluster. Shards tell it where they are as they start.
 
-    If it starts again, it asks them for both. Only if none of them has the secrets any more, it makes new ones.
+    If it starts again, it asks them for both. Only if none answers within five seconds, it makes new secrets.
 
     Args:
       cluster: Name of the cluster.

@@ -16,7 +16,7 @@ from reverb.errors import UnavailableError
 from reverb.platform.default.checkpointers import DefaultCheckpointer
 from reverb.ray import actors
 from reverb.ray.metrics import begin_gauges
-from reverb.ray.secrets import Secrets, server_files
+from reverb.ray.secrets import Secrets, remove_folder, server_files
 from reverb.ray.shard_map import Place
 from reverb.server import Server, Table
 
@@ -59,6 +59,7 @@ class ShardServer:
         self._node_ip = ray.util.get_node_ip_address()
         self._map = actors.find(actors.map_name(settings.cluster))
         self._secrets: Secrets | None = self._asked_secrets()
+        self._folder, self._tls, self._tokens = server_files(self._secrets) if self._secrets else (None, None, None)
         self._server = self._serve()
         # Whatever ends the process before `stop` does, Ray starts it again: also an exit with status 0.
         atexit.register(self._server.stop, returns=True)
@@ -97,7 +98,6 @@ class ShardServer:
         if settings.checkpoint is not None:
             folder = os.path.join(settings.checkpoint, str(self._id))
             checkpointer = DefaultCheckpointer(folder, interval=settings.checkpoint_interval)
-        tls, tokens = (None, None) if self._secrets is None else server_files(self._secrets)
         self._tables = list(settings.make_tables())
         return Server(
             self._tables,
@@ -105,8 +105,8 @@ class ShardServer:
             checkpointer,
             host=self._host,
             allow_insecure=True if self._secrets is None else None,
-            tls=tls,
-            tokens=tokens,
+            tls=self._tls,
+            tokens=self._tokens,
             shard=Shard(self._id, settings.cluster),
         )
 
@@ -139,3 +139,5 @@ class ShardServer:
     def stop(self) -> None:
         """Stops the server, and tells its clients that it was for good."""
         self._server.stop()
+        if self._folder is not None:
+            remove_folder(self._folder)

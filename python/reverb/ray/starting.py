@@ -74,8 +74,8 @@ def start(
       A client of the cluster, as `connect(name)` returns.
 
     Raises:
-      ValueError: A cluster of this name is running, `make_tables` pickles to more than 64 KiB, or a number is out of
-        range.
+      ValueError: A cluster of this name is running, `make_tables` pickles to more than 64 KiB, a number is out of
+        range, or there is an interval without a folder.
       TypeError: An argument has the wrong type.
       DeadlineExceededError: The shards have not started within the timeout. The text says what Ray lacks.
       UnavailableError: A shard could not start. The text has its error.
@@ -83,6 +83,8 @@ def start(
     if not ray.is_initialized():
         ray.init()
     _check(make_tables, shards, name, cpus_per_shard, placement, timeout)
+    if checkpoint is None and checkpoint_interval is not None:
+        raise ValueError("`checkpoint_interval` needs `checkpoint`, the folder in which the shards save")
     resources: dict[str, float] = {"CPU": cpus_per_shard}
     if memory_per_shard is not None:
         resources["memory"] = checks.as_count("memory_per_shard", memory_per_shard)
@@ -175,6 +177,8 @@ class _Start:
                 num_cpus=self._resources["CPU"],
                 memory=self._resources.get("memory"),
                 max_restarts=self._max_restarts,
+                # It says where it is, and what it knows, also while it saves.
+                max_concurrency=4,
                 scheduling_strategy=strategy,
                 **self._common,
             )
@@ -206,12 +210,16 @@ class _Start:
 def _silenced() -> Iterator[None]:
     """Keeps Ray from warning, for each shard, that the removal of its placement group ends it, as `stop` wants it."""
     logger = logging.getLogger("ray.actor")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+
+    # One of each call: other threads may start clusters, too.
+    def is_error(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    logger.addFilter(is_error)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        logger.removeFilter(is_error)
 
 
 def _summary(name: str, places: list[Place]) -> str:

@@ -43,7 +43,7 @@ def stop(name: str = "replay", save: bool = True) -> list[str]:
     if not found and not placing.groups_of(name):
         if name in _stopped:
             return []
-        raise ValueError(f"no cluster `{name}` is running on Ray; there are: {', '.join(actors.clusters()) or 'none'}")
+        raise actors.unknown(name)
     map_name = actors.map_name(name)
     shards = {int(key.rpartition("/")[2]): actor for key, actor in found.items() if key != map_name}
     shards = _alive(name, dict(sorted(shards.items())))
