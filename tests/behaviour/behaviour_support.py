@@ -195,6 +195,17 @@ class Proxy:
         self.cut()
 
 
+class SlowProxy(Proxy):
+    """Forwards the answers of a server 40 ms late."""
+
+    def _pump(self, source, target, is_answer):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if is_answer:
+                    time.sleep(0.04)
+                target.sendall(data)
+
+
 class program:  # noqa: N801 - reads as the call that it is
     """A running Python program with text pipes. A context manager that kills it on exit.
 

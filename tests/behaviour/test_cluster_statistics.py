@@ -11,12 +11,11 @@ by sums that are remembered, thinned: 13 to 299. Batches without the shard that 
 """
 
 import contextlib
-import time
 from collections import Counter
 
 import numpy as np
 import pytest
-from behaviour_support import PATIENCE_S, Background, Proxy, eventually, make_table
+from behaviour_support import PATIENCE_S, Background, Proxy, SlowProxy, eventually, make_table
 
 import reverb
 from reverb import selectors
@@ -32,18 +31,6 @@ SIZES = [(16, 24, 40, 200)[shard % 4] for shard in range(NUM_SHARDS)]
 FULL = 3
 UNLIMITED = 1 << 20
 SLOW = 5
-SLOW_S = 0.04
-
-
-class SlowProxy(Proxy):
-    """Forwards the answers of a server late."""
-
-    def _pump(self, source, target, is_answer):
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                if is_answer:
-                    time.sleep(SLOW_S)
-                target.sendall(data)
 
 
 class MeddlingProxy(Proxy):

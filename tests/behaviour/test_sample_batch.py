@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 import tree
-from behaviour_support import Background, draw_values, eventually, info_of, insert_values, make_table, num_samples
+from behaviour_support import (
+    Background,
+    SlowProxy,
+    draw_values,
+    eventually,
+    info_of,
+    insert_values,
+    make_table,
+    num_samples,
+)
 
 import reverb
 from reverb import errors
@@ -103,6 +112,21 @@ def test_timeout_of_zero_takes_the_items_available_now(serve):
         client.sample_batch("table", 2, timeout=0)
     insert_values(client, range(3))
     assert client.sample_batch("table", 8, timeout=0).data[0].ravel().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("num_servers", [1, 2])
+def test_a_new_client_reaches_a_distant_server_with_a_timeout_of_zero(num_servers):
+    servers = [reverb.Server([make_table("empty")]) for _ in range(num_servers)]
+    proxies = [SlowProxy(server.port) for server in servers]
+    client = reverb.Client("ipv4:" + ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies))
+    with pytest.raises(errors.DeadlineExceededError, match="empty"):
+        client.sample_batch("empty", 1, timeout=0)
+    client.insert(np.int64(1), {"empty": 1.0})
+    client.close()
+    for end in proxies:
+        end.close()
+    for server in servers:
+        server.stop()
 
 
 def test_batch_waits_for_its_full_size_without_a_timeout(serve):

@@ -19,6 +19,12 @@ use std::time::{Duration, Instant};
 /// Time for which a client tries to reach a server.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 
+// limit (Connections and calls): time that the first attempt to connect gets, if the timeout of the call is shorter | {} |
+// the call fails
+/// Time that an attempt gets even if the deadline of the call is sooner. A timeout of 0 says not to wait for items. The
+/// round trips of a connection take longer than that, so no call would ever reach a distant server.
+pub const LEAST_ATTEMPT_TIME: Duration = Duration::from_secs(1);
+
 /// Connects to a server. Tries repeatedly for a while if the server is not there yet.
 ///
 /// # Errors
@@ -31,7 +37,7 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
     let mut reason = None;
     loop {
         let trying = attempt(endpoint, session);
-        let limit = deadline.unwrap_or(give_up).max(begun + BackOff::SHORTEST);
+        let limit = deadline.unwrap_or(give_up).max(begun + LEAST_ATTEMPT_TIME);
         let error = match tokio::time::timeout_at(limit.into(), trying).await {
             Ok(Ok(road)) => return Ok(road),
             Ok(Err(error)) if !error.is_transient() => return Err(error),
@@ -55,7 +61,7 @@ pub async fn connect(endpoint: &Endpoint, session: &Session, deadline: Option<In
 pub async fn connect_after_stop(endpoint: &Endpoint, session: &Session, deadline: Option<Instant>) -> Result<Road> {
     let trying = attempt(endpoint, session);
     let now = Instant::now();
-    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + BackOff::SHORTEST, now + ATTEMPT_TIME);
+    let limit = deadline.unwrap_or(now + ATTEMPT_TIME).clamp(now + LEAST_ATTEMPT_TIME, now + ATTEMPT_TIME);
     match tokio::time::timeout_at(limit.into(), trying).await {
         Ok(Ok(road)) => Ok(road),
         Ok(Err(error)) if !error.is_transient() => Err(error),
@@ -82,7 +88,7 @@ pub async fn connect_to_successor(
     deadline: Option<Instant>,
 ) -> Result<Road> {
     let begun = Instant::now();
-    let limit = deadline.unwrap_or(begun + ATTEMPT_TIME).clamp(begun + BackOff::SHORTEST, begun + ATTEMPT_TIME);
+    let limit = deadline.unwrap_or(begun + ATTEMPT_TIME).clamp(begun + LEAST_ATTEMPT_TIME, begun + ATTEMPT_TIME);
     loop {
         let error = match tokio::time::timeout_at(limit.into(), dial(endpoint, KeepAlive::Pings)).await {
             Ok(Ok(_)) => tokio::time::timeout_at(limit.into(), attempt(endpoint, session)).await,

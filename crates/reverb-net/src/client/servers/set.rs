@@ -6,13 +6,12 @@ use super::owners::Owners;
 use super::placer::Placer;
 use super::told;
 use crate::client::cluster::{Cluster, RoomUse, check_shards, present};
-use crate::client::connect::{CONNECT_TIME, attempt, unreached};
+use crate::client::connect::{CONNECT_TIME, LEAST_ATTEMPT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
 use crate::client::road::{PeerRoads, Road};
 use crate::client::streamed::{Insert, Sample};
 use crate::replay_v1::client::Session;
 use crate::transport::address::{Endpoint, Several};
-use crate::transport::back_off::BackOff;
 use crate::transport::dial::ATTEMPT_TIME;
 use parking_lot::Mutex;
 use rand::SeedableRng;
@@ -349,7 +348,7 @@ impl Servers {
     ) -> Result<T> {
         let begun = Instant::now();
         let give_up = begun + CONNECT_TIME;
-        let limit = deadline.unwrap_or(give_up).clamp(begun + BackOff::SHORTEST, give_up);
+        let limit = deadline.unwrap_or(give_up).clamp(begun + LEAST_ATTEMPT_TIME, give_up);
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
