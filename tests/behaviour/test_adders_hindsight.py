@@ -226,6 +226,7 @@ def test_an_error_of_a_function_drops_one_episode(client, function, error, at):
 def test_an_error_in_the_midst_of_an_episode_leaves_the_next_whole(client, monkeypatch, method, error):
     adder = make(client, k=2)
     play(adder, episodes=[0, 1])
+    adder.flush()
     before = take_steps(client)
     writer, original, calls = adder._writer, getattr(adder._writer, method), []
 
