@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from typing import NamedTuple
 
 from reverb.data.tls import TLS, ServerTLS
 from reverb.data.tokens import Tokens
@@ -89,16 +90,24 @@ def client_files(credentials: Credentials) -> tuple[TLS, str]:
     return TLS(ca=ca, server_name=_SERVER_NAME), _write(folder, "token", credentials.token.encode())
 
 
-def server_files(shard: Secrets) -> tuple[str, ServerTLS, Tokens]:
+class ServerFiles(NamedTuple):
+    """Files of a shard, in a folder of this process."""
+
+    folder: str
+    tls: ServerTLS
+    tokens: Tokens
+
+
+def server_files(shard: Secrets) -> ServerFiles:
     """Writes what a shard needs to files of this process. The token is there as its hash only.
 
-    Returns their folder, too. Ray kills the actors that it removes, so the folder is to be removed before.
+    Ray kills the actors that it removes, so the folder is to be removed before.
     """
     folder = _folder()
     tls = ServerTLS(_write(folder, "cert.pem", shard.cert), _write(folder, "key.pem", shard.key))
     digest = hashlib.sha256(shard.credentials.token.encode()).hexdigest()
     entry = f'[[token]]\nname = "cluster"\nrole = "admin"\nsha256 = "{digest}"\n'
-    return folder, tls, Tokens.from_file(_write(folder, "tokens.toml", entry.encode()))
+    return ServerFiles(folder, tls, Tokens.from_file(_write(folder, "tokens.toml", entry.encode())))
 
 
 def _folder() -> str:

@@ -59,7 +59,7 @@ class ShardServer:
         self._node_ip = ray.util.get_node_ip_address()
         self._map = actors.find(actors.map_name(settings.cluster))
         self._secrets: Secrets | None = self._asked_secrets()
-        self._folder, self._tls, self._tokens = server_files(self._secrets) if self._secrets else (None, None, None)
+        self._files = None if self._secrets is None else server_files(self._secrets)
         self._server = self._serve()
         # Whatever ends the process before `stop` does, Ray starts it again: also an exit with status 0.
         atexit.register(self._server.stop, returns=True)
@@ -105,8 +105,8 @@ class ShardServer:
             checkpointer,
             host=self._host,
             allow_insecure=True if self._secrets is None else None,
-            tls=self._tls,
-            tokens=self._tokens,
+            tls=None if self._files is None else self._files.tls,
+            tokens=None if self._files is None else self._files.tokens,
             shard=Shard(self._id, settings.cluster),
         )
 
@@ -139,5 +139,5 @@ class ShardServer:
     def stop(self) -> None:
         """Stops the server, and tells its clients that it was for good."""
         self._server.stop()
-        if self._folder is not None:
-            remove_folder(self._folder)
+        if self._files is not None:
+            remove_folder(self._files.folder)
