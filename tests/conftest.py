@@ -130,6 +130,16 @@ def serve_far(request):
     serve.stop()
 
 
+@pytest.fixture(params=("unix", "tcp"))
+def shards(request):
+    """The shards of a cluster, `cluster_support.Shards`, whose clients use this road."""
+    from cluster_support import Shards
+
+    shards = Shards(request.param)
+    yield shards
+    shards.stop()
+
+
 @pytest.fixture
 def start():
     """Starts servers that stop at the end of the test: `start(table, ...)` returns the server and a client."""

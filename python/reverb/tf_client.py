@@ -8,6 +8,7 @@ import tensorflow as tf
 import tree
 from numpy.typing import NDArray
 
+from reverb.client import Client
 from reverb.data import dtypes as dtype_numbers
 from reverb.data.checks import as_key, check_key_bits
 from reverb.errors import InternalError, InvalidArgumentError, TableNotFoundError
@@ -35,23 +36,24 @@ class TFClient:
     that does not fit, and so on.
 
     Args:
-      server_address: Address of the server, `host:port`.
+      server_address: Address of the server, `host:port`; or a client, also one of a cluster, whose operations then work
+        in this process only.
       shared_name: Argument of dm-reverb that is accepted and has no effect, because all clients of one address in a
         process share a connection.
       name: Prefix for the names of the operations, `reverb` by default.
     """
 
-    def __init__(self, server_address: str, shared_name: str | None = None, name: str = "reverb") -> None:
-        self._server_address = server_address
+    def __init__(self, server_address: str | Client, shared_name: str | None = None, name: str = "reverb") -> None:
+        self._server = streams.in_graphs(server_address)
         self._name = name
         self._shared_name = shared_name
-        # Keeps the shared client alive.
-        self._client = streams.client_of(server_address)
+        # Keeps the client alive.
+        self._client = streams.client_of(self._server)
 
     @property
     def server_address(self) -> str:
-        """The address of the server, as passed to the constructor."""
-        return self._server_address
+        """The address of the server, as passed to the constructor, or to that of the client."""
+        return self._client.server_address
 
     def sample(self, table: Any, data_dtypes: Any, name: str | None = None) -> ReplaySample:
         """Draws one item and returns its first step.
@@ -74,10 +76,10 @@ class TFClient:
         flat = [tf.as_dtype(dtype) for dtype in tree.flatten(data_dtypes)]
         numbers = tf.constant([dtype.as_datatype_enum for dtype in flat], tf.int64)
         with tf.name_scope(name or f"{self._name}_sample"):
-            address, table = self._address(), tf.reshape(tf.convert_to_tensor(table, tf.string), [])
+            server, table = self._in_graphs(), tf.reshape(tf.convert_to_tensor(table, tf.string), [])
             # TensorFlow itself checks the dtypes of dm-reverb's operation, with another error in graphs.
             sample = _sample_eagerly if tf.executing_eagerly() else _sample_in_graph
-            results = tensorflow_calls.call(sample, [address, table, numbers], [*_INFO_DTYPES, *flat])
+            results = tensorflow_calls.call(sample, [server, table, numbers], [*_INFO_DTYPES, *flat])
         for field in results[:_NUM_INFOS]:
             field.set_shape([])
         return ReplaySample(SampleInfo(*results[:_NUM_INFOS]), tree.unflatten_as(data_dtypes, results[_NUM_INFOS:]))
@@ -107,7 +109,7 @@ class TFClient:
             raise ValueError("priorities and tables must have the same shape")
         leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(data)]
         with tf.name_scope(name or f"{self._name}_insert"):
-            return tensorflow_calls.call(_insert, [self._address(), tables, priorities, *leaves], [])
+            return tensorflow_calls.call(_insert, [self._in_graphs(), tables, priorities, *leaves], [])
 
     def update_priorities(self, table: Any, keys: Any, priorities: Any, name: str | None = None) -> Any:
         """Sets the priorities of items. Keys that are not in the table are ignored.
@@ -131,10 +133,10 @@ class TFClient:
             table = tf.reshape(tf.convert_to_tensor(table, tf.string), [])
             keys = tf.convert_to_tensor(_exact(keys), tf.uint64)
             priorities = tf.convert_to_tensor(priorities, tf.float64)
-            return tensorflow_calls.call(_update_priorities, [self._address(), table, keys, priorities], [])
+            return tensorflow_calls.call(_update_priorities, [self._in_graphs(), table, keys, priorities], [])
 
-    def _address(self) -> Any:
-        return tf.constant(self._server_address)
+    def _in_graphs(self) -> Any:
+        return tf.constant(self._server)
 
 
 def _exact(keys: Any) -> Any:
@@ -150,23 +152,23 @@ def _exact(keys: Any) -> Any:
     return keys
 
 
-def _sample_eagerly(address: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
-    arrays = _first_step(address, table, len(dtypes))
+def _sample_eagerly(server: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
+    arrays = _first_step(server, table, len(dtypes))
     for _, actual, expected in _type_mismatches(arrays, dtypes):
         raise InvalidArgumentError(f"Type mismatch: actual {actual} vs. expect {expected}")
     return arrays
 
 
-def _sample_in_graph(address: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
-    arrays = _first_step(address, table, len(dtypes))
+def _sample_in_graph(server: bytes, table: bytes, dtypes: NDArray[np.int64]) -> list[Any]:
+    arrays = _first_step(server, table, len(dtypes))
     for index, actual, expected in _type_mismatches(arrays, dtypes):
         raise InternalError(f"Output {index} of type {actual} does not match declared output type {expected}")
     return arrays
 
 
-def _first_step(address: bytes, table: bytes, num_leaves: int) -> list[Any]:
+def _first_step(server: bytes, table: bytes, num_leaves: int) -> list[Any]:
     """Returns the fields of the info, and the leaves of the first step, of one sampled item."""
-    client, name = streams.client_of(address.decode()), table.decode()
+    client, name = streams.client_of(server.decode()), table.decode()
     client.engine.note_drawn(name)
     sampled, draw = client.engine.sample(name, 1, 1, 0, None, False, _RECONNECT_S)
     try:
@@ -197,7 +199,7 @@ def _type_mismatches(arrays: list[Any], dtypes: NDArray[np.int64]) -> Iterator[t
             yield index, dtype_text(actual), dtype_text(expected)
 
 
-def _insert(address: bytes, tables: NDArray[Any], priorities: NDArray[np.float64], *data: Any) -> list[Any]:
+def _insert(server: bytes, tables: NDArray[Any], priorities: NDArray[np.float64], *data: Any) -> list[Any]:
     if tables.ndim != 1 or priorities.ndim != 1:
         raise InvalidArgumentError("Tensors `tables` and `priorities` must be of rank 1.")
     if len(tables) != len(priorities):
@@ -213,7 +215,7 @@ def _insert(address: bytes, tables: NDArray[Any], priorities: NDArray[np.float64
             else:
                 given[table] = priority
         try:
-            streams.client_of(address.decode()).engine.insert(list(data), given, None)
+            streams.client_of(server.decode()).engine.insert(list(data), given, None)
         except TableNotFoundError as error:
             # dm-reverb's writer raises this error, too.
             raise InvalidArgumentError(str(error)) from None
@@ -221,12 +223,12 @@ def _insert(address: bytes, tables: NDArray[Any], priorities: NDArray[np.float64
     return []
 
 
-def _update_priorities(address: bytes, table: bytes, keys: NDArray[Any], priorities: NDArray[Any]) -> list[Any]:
+def _update_priorities(server: bytes, table: bytes, keys: NDArray[Any], priorities: NDArray[Any]) -> list[Any]:
     if keys.ndim != 1 or priorities.ndim != 1:
         raise InvalidArgumentError("Tensors `keys` and `priorities` must be of rank 1.")
     if keys.shape != priorities.shape:
         raise InvalidArgumentError(
             f"Tensors `keys` and `priorities` do not match in shape ([{len(keys)}] vs. [{len(priorities)}])"
         )
-    streams.client_of(address.decode()).update_priorities(table.decode(), keys, priorities)
+    streams.client_of(server.decode()).update_priorities(table.decode(), keys, priorities)
     return []

@@ -13,7 +13,8 @@ class TrajectoryDataset(ReverbDataset):
     last one if the program is killed.
 
     Args:
-      server_address: Address of the server, `host:port`, as a str or a scalar tensor.
+      server_address: Address of the server, `host:port`, as a str or a scalar tensor; or a client, such as that of a
+        cluster, and the dataset works in this process only.
       table: Name of the table to sample from, as a str or a scalar tensor.
       dtypes: Nest with the dtypes of the data's leaves.
       shapes: Nest with the `tf.TensorShape`s of whole items, including the time axis unless it is squeezed.

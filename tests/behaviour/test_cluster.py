@@ -8,19 +8,12 @@ import sys
 import numpy as np
 import pytest
 from behaviour_support import PATIENCE_S, eventually, make_table
-from cluster_support import Shards, insert_each, prioritized_table
+from cluster_support import insert_each, prioritized_table
 
 import reverb
 from reverb.adders import NStepTransitionAdder
 from reverb.cluster import ClusterStats
 from reverb.loaders import NumpyLoader
-
-
-@pytest.fixture(params=("unix", "tcp"))
-def shards(request):
-    shards = Shards(request.param)
-    yield shards
-    shards.stop()
 
 
 def test_draws_are_those_of_one_table(shards):

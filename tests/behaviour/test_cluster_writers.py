@@ -3,17 +3,9 @@
 import numpy as np
 import pytest
 from behaviour_support import make_table
-from cluster_support import Shards
 
 from reverb import structured
 from reverb.adders import NStepTransitionAdder
-
-
-@pytest.fixture(params=("unix", "tcp"))
-def shards(request):
-    shards = Shards(request.param)
-    yield shards
-    shards.stop()
 
 
 def config():

@@ -3,7 +3,7 @@
     replay = reverb.cluster.connect(["10.0.0.1:8000", "10.0.0.2:8000"])
     batch = replay.sample_batch("replay", 256)
 
-The client has all calls of `reverb.Client`, so loaders, adders and `reverb.exchange` take it unchanged.
+The client has all calls of `reverb.Client`, so loaders, adders, datasets and `reverb.exchange` take it unchanged.
 """
 
 from reverb.cluster.client import Client as Client

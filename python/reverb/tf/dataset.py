@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
+from reverb.client import Client
 from reverb.data import dtypes as dtype_numbers
 from reverb.frameworks import tensorflow_calls, tensorflow_exit
 from reverb.replay_sample import ReplaySample, SampleInfo
@@ -59,7 +60,9 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
         self._dtypes = tree.map_structure(tf.as_dtype, dtypes)
         self._shapes = tree.map_structure(tf.TensorShape, shapes)
         in_flight = max_in_flight_samples_per_worker * max(1, num_workers_per_iterator)
-        self._source = (server_address, table, [in_flight, rate_limiter_timeout_ms, max_samples])
+        # The client outlives the functions, which contain only its name.
+        self._client = server_address if isinstance(server_address, Client) else None
+        self._source = (streams.in_graphs(server_address), table, [in_flight, rate_limiter_timeout_ms, max_samples])
         self._made_eagerly = tf.executing_eagerly()
         self._variant: Any = None
         super().__init__()
@@ -104,7 +107,7 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
     @classmethod
     def from_table_signature(
         cls,
-        server_address: str,
+        server_address: str | Client,
         table: str,
         max_in_flight_samples_per_worker: int,
         num_workers_per_iterator: int = -1,
@@ -116,7 +119,8 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
         """Makes a dataset with the dtypes and shapes of the table's signature.
 
         Args:
-          server_address: Address `host:port` of the server, which is asked for the signature immediately.
+          server_address: Address `host:port` of the server, or a client, also one of a cluster. The server is asked for
+            the signature immediately.
           table: Name of the table to sample from.
           max_in_flight_samples_per_worker: Number of items per worker that may be drawn before they become elements.
           num_workers_per_iterator: Factor for `max_in_flight_samples_per_worker`; -1 means 1. All samples come over one
@@ -131,15 +135,16 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
           ValueError: The table does not exist, or has no signature.
           DeadlineExceededError: The server did not answer in time.
         """
-        infos = streams.client_of(server_address).server_info(get_signature_timeout_secs)
+        client = server_address if isinstance(server_address, Client) else streams.client_of(server_address)
+        infos = client.server_info(get_signature_timeout_secs)
         if table not in infos:
             raise ValueError(
-                f"Server at {server_address} does not contain any table named {table}. Found: "
+                f"Server at {client.server_address} does not contain any table named {table}. Found: "
                 f"{', '.join(sorted(infos))}."
             )
         signature = infos[table].signature
         if not signature:
-            raise ValueError(f"Table {table} at {server_address} does not have a signature.")
+            raise ValueError(f"Table {table} at {client.server_address} does not have a signature.")
         return cls(
             server_address,
             table,

@@ -51,7 +51,7 @@ class Stream:
     """The batches of one iterator.
 
     Args:
-      address: Address `host:port` of the server.
+      server: What the graph contains of the server; see `in_graphs`.
       table: Name of the table to sample from.
       options: Numeric options of the dataset.
       specs: Specs of the leaves that the dataset requests.
@@ -62,7 +62,7 @@ class Stream:
 
     def __init__(
         self,
-        address: str,
+        server: str,
         table: str,
         options: StreamOptions,
         specs: list[LeafSpec],
@@ -70,7 +70,7 @@ class Stream:
         of_steps: bool,
         draws_whole: bool,
     ) -> None:
-        self._client = client_of(address)
+        self._client = client_of(server)
         self._client.engine.note_drawn(table)
         self._table = table
         self._options = options
@@ -211,13 +211,36 @@ class Stream:
 _streams: dict[int, Stream] = {}
 _numbers = itertools.count(1)
 _clients: "weakref.WeakValueDictionary[tuple[int, Endpoint], Client]" = weakref.WeakValueDictionary()
+# What graphs contain of a client begins so. No address does.
+_NAME = "client "
+_named: "weakref.WeakValueDictionary[str, Client]" = weakref.WeakValueDictionary()
 
 
-def client_of(server: str | Endpoint) -> Client:
-    """Returns the client that all streams and TFClients of one server share in this process.
+def in_graphs(server: Any) -> Any:
+    """What graphs contain of a server: its address, or the name of a client that is to outlive them."""
+    if not isinstance(server, Client):
+        return server
+    name = f"{_NAME}{next(_numbers)}"
+    _named[name] = server
+    return name
+
+
+def client_of(server: str) -> Client:
+    """Returns the client of that name, or the one that all streams and TFClients of one address share in this process.
 
     Graphs contain only the address. The process that runs them adds what it needs to be let in.
+
+    Raises:
+      ValueError: It is the name of a client that this process does not have.
     """
+    if server.startswith(_NAME):
+        named = _named.get(server)
+        if named is None:
+            raise ValueError(
+                "this graph has a client of another process, or one that was collected: keep a reference to the "
+                "client, or make the graph with an address"
+            )
+        return named
     key = (os.getpid(), Endpoint.of(server))
     client = _clients.get(key)
     if client is None:
