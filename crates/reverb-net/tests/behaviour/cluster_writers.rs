@@ -3,7 +3,7 @@
 
 use crate::common::cluster_writer::{ClusterWriter, QUICK, WriterOf};
 use crate::common::test_shard::{TestShard, slots};
-use crate::common::{Receive, draw, eventually, int64s, queue};
+use crate::common::{Receive, draw, eventually, int64s, queue, uniform};
 use reverb_core::Error;
 use reverb_net::client::Client;
 use reverb_net::client::writer::{SessionOptions, unconfirmed};
@@ -83,6 +83,34 @@ async fn episodes_go_to_the_other_shard_where_one_is_far_fuller() {
     // The writer has got to know the load of each by an episode.
     assert_eq!(shards[0].keys().len(), 1001);
     assert_eq!(shards[1].keys().len(), 29);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_older_of_two_servers_of_a_shard_gets_no_episodes() {
+    let mut shards = start(&[3, 7, 3]);
+    end(&mut shards[2], End::Returns);
+    let mut writer = WriterOf::new(&shards, Continue).start().await;
+    shards[1].fill(&[7; 1000]).await;
+    let port = shards.remove(2).server.port();
+    shards.push(TestShard::of(3, uniform("table"), Some(port)));
+    shards[2].fill(&[7; 1000]).await;
+    let deadline = Instant::now() + QUICK * 100;
+    let mut number = 0;
+    while shards[2].keys().len() == 1000 {
+        writer.write(number);
+        writer.flush().await.unwrap();
+        writer.steps.end_episode(true).unwrap();
+        number += 1;
+        assert!(Instant::now() < deadline, "the newer one gets nothing");
+    }
+    // It is the emptiest.
+    let of_older = shards[0].keys().len();
+    for number in number..number + 30 {
+        writer.write(number);
+        writer.flush().await.unwrap();
+        writer.steps.end_episode(true).unwrap();
+    }
+    assert_eq!(shards[0].keys().len(), of_older);
 }
 
 #[tokio::test(flavor = "multi_thread")]

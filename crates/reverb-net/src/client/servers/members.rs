@@ -5,7 +5,7 @@ use super::told;
 use crate::client::road::Road;
 use crate::transport::address::Endpoint;
 use crate::transport::back_off::BackOff;
-use reverb_core::{Error, KeySlots, Result};
+use reverb_core::{Error, Result};
 use reverb_service::Transport;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -292,15 +292,6 @@ impl Members {
     /// Returns the road to a server, if it is connected.
     pub fn road_to(&self, peer: &str) -> Option<Road> {
         self.list.iter().find(|member| &*member.peer == peer)?.road.clone()
-    }
-
-    /// Returns the road to the shard that owns these slots, if it is connected: at `peer`, or elsewhere by now.
-    pub fn road_to_shard(&self, peer: &str, slots: KeySlots) -> Option<Road> {
-        let roads = self.list.iter().filter_map(|member| Some((&*member.peer == peer, member.road.as_ref()?)));
-        let mut of_shard: Vec<_> = roads.filter(|(_, road)| road.key_slots() == slots).collect();
-        // Servers that are no shards all own the same slots.
-        of_shard.sort_by_key(|(is_at_peer, _)| !is_at_peer);
-        of_shard.first().map(|&(_, road)| road.clone())
     }
 
     /// Whether all servers have said that they were stopped for good.

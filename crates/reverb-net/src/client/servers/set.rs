@@ -151,53 +151,38 @@ impl Servers {
 
     /// Waits until a server is reached, or until `until`, or until all servers were stopped for good.
     pub async fn returned(self: &Arc<Self>, peer: &str, until: Instant) -> Option<Road> {
-        self.found(until, |members| members.road_to(peer)).await
+        self.found(Some(until), || self.members.lock().road_to(peer)).await
     }
 
-    /// As [`Servers::returned`], for the shard that owns these slots, which was last at `peer`.
-    pub async fn returned_shard(self: &Arc<Self>, peer: &str, slots: KeySlots, until: Instant) -> Option<Road> {
-        self.found(until, |members| members.road_to_shard(peer, slots)).await
+    /// As [`Servers::returned`], for the shard of a cluster that owns these slots, wherever it is by now.
+    pub async fn returned_shard(self: &Arc<Self>, slots: KeySlots, until: Instant) -> Option<Road> {
+        self.found(Some(until), || self.present().into_iter().find(|road| road.key_slots() == slots)).await
     }
 
-    /// Waits until `find` finds a road, or until `until`, or until all servers were stopped for good.
-    async fn found(self: &Arc<Self>, until: Instant, find: impl Fn(&Members) -> Option<Road>) -> Option<Road> {
-        let mut changed = self.changed.subscribe();
-        loop {
-            changed.mark_unchanged();
-            let now = Instant::now();
-            let (road, is_over, wake) = {
-                let mut members = self.members.lock();
-                self.begin_attempts(&mut members, now);
-                (find(&members), members.have_no_successor(), members.next_attempt(now))
-            };
-            if road.is_some() || is_over || now >= until {
-                return road;
-            }
-            let wake = wake.map_or(until, |wake| wake.min(until));
-            tokio::select! {
-                _ = changed.changed() => {}
-                () = tokio::time::sleep_until(wake.into()) => {}
-            }
-        }
-    }
-
-    /// Waits until a server is reached after there were so many connections ([`Servers::connection`]).
+    /// Waits until a server is reached after there were so many connections ([`Servers::connection`]), or until all
+    /// servers were stopped for good.
     pub async fn reached_since(self: &Arc<Self>, connections: Option<u32>) {
+        self.found(None, || self.connection().filter(|&now| Some(now) != connections)).await;
+    }
+
+    /// Waits until `find` finds something, or until `until`, or until all servers were stopped for good.
+    async fn found<T>(self: &Arc<Self>, until: Option<Instant>, find: impl Fn() -> Option<T>) -> Option<T> {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             let now = Instant::now();
-            let (is_reached, wake) = {
+            let (is_over, wake) = {
                 let mut members = self.members.lock();
                 self.begin_attempts(&mut members, now);
-                (members.connection().is_some_and(|now| Some(now) != connections), members.next_attempt(now))
+                (members.have_no_successor(), members.next_attempt(now))
             };
-            if is_reached {
-                return;
+            let found = find();
+            if found.is_some() || is_over || until.is_some_and(|until| now >= until) {
+                return found;
             }
             let due = async {
-                match wake {
-                    Some(wake) => tokio::time::sleep_until(wake.into()).await,
+                match [until, wake].into_iter().flatten().min() {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
                     None => std::future::pending().await,
                 }
             };
@@ -237,15 +222,22 @@ impl Servers {
         self.begin_attempts(&mut self.members.lock(), Instant::now());
     }
 
-    /// Chooses a shard for new items among those that are connected now, without the one that owns the slots `but`.
+    /// Chooses a shard for new items among those that take part now, without the one that owns the slots `but`.
     pub fn emptier(&self, but: Option<KeySlots>) -> Option<Road> {
-        let mut roads = self.reached();
+        let mut roads = self.present();
         roads.retain(|road| road.is_open() && Some(road.key_slots()) != but);
         if roads.is_empty() {
             return None;
         }
         let chosen = self.placement.choose(roads.len(), |place| roads[place].load());
         Some(roads.swap_remove(chosen))
+    }
+
+    /// Returns the roads to the shards of a cluster that take part now.
+    fn present(&self) -> Vec<Road> {
+        let Some(cluster) = &self.cluster else { return Vec::new() };
+        let all = self.members.lock().now();
+        present(cluster, all).unwrap_or_default().into_iter().map(|(_, road)| road).collect()
     }
 
     /// Whether a text was not told recently. The caller then tells it.

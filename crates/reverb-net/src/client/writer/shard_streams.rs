@@ -393,8 +393,7 @@ impl Way for ToShard {
 
     async fn road(&mut self, client: &Client, connect_by: Instant) -> Result<Road> {
         let servers = client.cluster().ok_or_else(|| self.streams.unreached())?;
-        let Shard { peer, slots } = &self.stream.shard;
-        match servers.returned_shard(peer, *slots, connect_by).await {
+        match servers.returned_shard(self.stream.shard.slots, connect_by).await {
             Some(road) => self.streams.take_part(&servers, &road, connect_by).await.map(|()| road),
             None if servers.are_over() => Err(servers.over()),
             None => Err(Error::Unavailable("it does not answer".into())),
