@@ -293,13 +293,15 @@ impl Session {
         let (mut notice_at, mut is_told) = (begun + REPORT_DELAY, false);
         loop {
             let freed = self.shared.all.freed();
+            // An item that is refused after this look still counts in it, so its error is not missed below.
+            let is_enough = enough();
             let ends = |state: &SessionState| {
                 state.failed.is_some() || state.closed || refused == Refused::Ends && state.outbox.has_refusal()
             };
             if self.any(ends) {
                 return self.check();
             }
-            if enough() {
+            if is_enough {
                 if is_told {
                     notice(&format!("a writer goes on after {:.1} s", begun.elapsed().as_secs_f64()));
                 }
@@ -470,5 +472,38 @@ impl Drop for Session {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_reports_an_item_that_is_refused_while_it_looks_whether_all_are_confirmed() {
+        let client = Arc::new(Client::new("ipv4:127.0.0.1:1"));
+        let session = Session::new(client, SessionOptions::default(), DroppedChunks::default());
+        let item = WriterItem {
+            table: "table".into(),
+            key: 1,
+            priority: 1.0.into(),
+            columns: Box::default(),
+            is_validated: true,
+        };
+        {
+            let mut state = session.shared.state.lock();
+            state.outbox.push(item);
+            state.outbox.send_front(|_, _| ());
+        }
+        let refusal = Error::invalid("refused");
+        let is_enough = || {
+            session.shared.settle([(1, Err(refusal.clone()))].into_iter().collect());
+            session.num_pending() == 0
+        };
+        assert_eq!(session.wait(None, Refused::Ends, |_| {}, is_enough).await, Err(refusal.clone()));
+        // A call that has work to do leaves the report to the end of that work.
+        session.shared.state.lock().outbox.keep_error(refusal.clone());
+        assert_eq!(session.wait(None, Refused::Stays, |_| {}, || true).await, Ok(()));
+        assert_eq!(session.check(), Err(refusal));
     }
 }
