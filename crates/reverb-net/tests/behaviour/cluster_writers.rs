@@ -10,7 +10,9 @@ use reverb_net::client::writer::{SessionOptions, unconfirmed};
 use reverb_net::server::End;
 use reverb_net::transport::cluster::OnShardLoss::{Continue, Raise, Wait};
 use reverb_net::transport::cluster::Placement;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 
 fn start(ids: &[u32]) -> Vec<TestShard> {
     ids.iter().map(|&id| TestShard::start(id)).collect()
@@ -385,4 +387,36 @@ async fn a_refused_item_of_an_earlier_episode_is_reported_and_the_writer_goes_on
     let mut all: Vec<_> = shards.iter().flat_map(items).collect();
     all.sort_unstable();
     assert_eq!(all, [2, 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_number_of_confirmed_items_never_falls_while_streams_end() {
+    let shards = start(&[3, 7]);
+    let writer = WriterOf::new(&shards, Continue).start().await;
+    let is_over = AtomicBool::new(false);
+    let watch = || {
+        let mut last = 0;
+        while !is_over.load(Relaxed) {
+            let now = writer.session.num_confirmed();
+            assert!(now >= last, "{now} after {last}");
+            last = now;
+        }
+    };
+    let write = async {
+        let mut steps = writer.other_steps();
+        for number in 0..500 {
+            writer.write_of(&mut steps, number);
+            writer.flush().await.unwrap();
+            steps.end_episode(true).unwrap();
+        }
+        is_over.store(true, Relaxed);
+    };
+    let runtime = Handle::current();
+    tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(watch);
+            runtime.block_on(write);
+        });
+    });
+    assert_eq!(writer.session.num_confirmed(), 500);
 }

@@ -59,11 +59,11 @@ impl Session {
         Self { client, shared, shards: streams, is_counted: AtomicBool::new(true) }
     }
 
-    /// Calls a function for each stream of the writer.
+    /// Calls a function for each stream of the writer, all at one moment.
     fn each(&self, mut call: impl FnMut(&SharedSession)) {
-        call(&self.shared);
-        if let Some(shards) = &self.shards {
-            shards.each(call);
+        match &self.shards {
+            Some(shards) => shards.each(call),
+            None => call(&self.shared),
         }
     }
 

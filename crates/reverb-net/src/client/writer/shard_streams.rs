@@ -87,9 +87,11 @@ impl ShardStreams {
         Self { client, cluster, ended, state: Mutex::default() }
     }
 
-    /// Calls a function for each stream.
+    /// Calls a function for what is told of ended streams, and for each open one. No stream is opened or ended meanwhile.
     pub fn each(&self, mut call: impl FnMut(&SharedSession)) {
-        self.state.lock().open.iter().for_each(|stream| call(&stream.shared));
+        let state = self.state.lock();
+        call(&self.ended);
+        state.open.iter().for_each(|stream| call(&stream.shared));
     }
 
     /// Whether a shard was ever reached, so that keys can be made.
@@ -288,12 +290,13 @@ impl ShardStreams {
 
     /// Ends all streams. Returns their unconfirmed items. No other is made.
     pub fn close(&self) -> Vec<WriterItem> {
-        let (open, _tables) = {
-            let mut state = self.state.lock();
-            state.is_closed = true;
-            (std::mem::take(&mut state.open), std::mem::take(&mut state.tables))
-        };
-        open.iter().flat_map(|stream| self.end(stream)).collect()
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        let tables = std::mem::take(&mut state.tables);
+        let items = std::mem::take(&mut state.open).iter().flat_map(|stream| self.end(stream)).collect();
+        drop(state);
+        drop(tables);
+        items
     }
 
     /// Returns the time for which a stream waits for its shard.
