@@ -187,6 +187,7 @@ async fn the_next_episode_goes_on_while_an_item_of_the_last_waits_for_its_shard(
     assert!(!writer.session.has_room(1));
     let late = writer.session.flush(0, Some(Instant::now() + QUICK), |_| {}).await.unwrap_err();
     assert!(matches!(&late, Error::DeadlineExceeded(text) if text.starts_with("2 items are not in their")), "{late:?}");
+    assert!(writer.session.has_more_in_flight(1) && !writer.session.has_more_in_flight(2));
     for shard in &shards {
         let client = Client::new(&shard.peer());
         client.receive(&draw("table", 1), Some(Instant::now() + QUICK * 100)).await.unwrap();

@@ -59,7 +59,7 @@ impl Session {
         Self { client, shared, shards: streams, is_counted: AtomicBool::new(true) }
     }
 
-    /// Calls a function for each stream of the writer, all at one moment.
+    /// Calls a function for each stream of the writer, all at one moment, the newest first.
     fn each(&self, mut call: impl FnMut(&SharedSession)) {
         match &self.shards {
             Some(shards) => shards.each(call),
@@ -244,22 +244,28 @@ impl Session {
 
     /// Returns the chunks of all unsent items except the last `but_last`. Of several streams, those of the newest are the
     /// last.
-    fn unsent_chunks(&self, but_last: usize) -> Vec<Arc<WriterChunk>> {
-        let mut unsent = self.sum(|outbox| outbox.counts().0);
+    fn unsent_chunks(&self, mut but_last: usize) -> Vec<Arc<WriterChunk>> {
         let mut chunks = Vec::new();
         self.each(|shared| {
             let state = shared.state.lock();
-            unsent -= state.outbox.counts().0.min(unsent);
-            chunks.extend(state.outbox.unsent_chunks(but_last.saturating_sub(unsent)));
+            chunks.extend(state.outbox.unsent_chunks(but_last));
+            but_last = but_last.saturating_sub(state.outbox.counts().0);
         });
         chunks
     }
 
     /// Whether more than `limit` items are unconfirmed that were sent or are ready to be sent.
     pub fn has_more_in_flight(&self, limit: usize) -> bool {
-        let sent = self.sum(|outbox| outbox.counts().1);
-        // Items that wait for an open chunk do not count.
-        sent > limit || self.sum(|outbox| outbox.num_ready(limit + 1 - sent)) > limit - sent
+        let mut count = 0;
+        self.each(|shared| {
+            let outbox = &shared.state.lock().outbox;
+            count += outbox.counts().1;
+            // Items that wait for an open chunk do not count.
+            if let Some(left) = limit.checked_sub(count) {
+                count += outbox.num_ready(left.saturating_add(1));
+            }
+        });
+        count > limit
     }
 
     /// Waits until [`Session::has_more_in_flight`] is false.
@@ -369,9 +375,11 @@ impl Session {
     /// Says why items wait, as far as is known.
     fn reason(&self) -> String {
         let mut reason = String::new();
+        // Of several streams, what the oldest says.
         self.each(|shared| {
-            if reason.is_empty() {
-                reason = shared.reason();
+            let said = shared.reason();
+            if !said.is_empty() {
+                reason = said;
             }
         });
         reason

@@ -87,11 +87,12 @@ impl ShardStreams {
         Self { client, cluster, ended, state: Mutex::default() }
     }
 
-    /// Calls a function for what is told of ended streams, and for each open one. No stream is opened or ended meanwhile.
+    /// Calls a function for what is told of ended streams, and for each open one, the newest first. No stream is opened or
+    /// ended meanwhile.
     pub fn each(&self, mut call: impl FnMut(&SharedSession)) {
         let state = self.state.lock();
         call(&self.ended);
-        state.open.iter().for_each(|stream| call(&stream.shared));
+        state.open.iter().rev().for_each(|stream| call(&stream.shared));
     }
 
     /// Whether a shard was ever reached, so that keys can be made.
