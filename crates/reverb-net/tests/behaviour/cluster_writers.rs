@@ -203,6 +203,9 @@ async fn keys_are_made_when_a_shard_was_reached() {
     for ids in [&[3][..], &[3, 7]] {
         let mut shards = start(ids);
         shards.iter_mut().for_each(|shard| end(shard, End::Returns));
+        let impatient = WriterOf::new(&shards, Continue).patient(QUICK).unreached();
+        let gave_up = impatient.session.reach(None).await.unwrap_err();
+        assert!(matches!(gave_up, Error::Unavailable(_)), "{gave_up:?}");
         let mut writer = WriterOf::new(&shards, Continue).unreached();
         assert!(!writer.session.is_reached() && !writer.session.has_room(1));
         let unreached = writer.session.reach(Some(Instant::now() + QUICK)).await.unwrap_err();

@@ -113,7 +113,11 @@ impl ShardStreams {
             match self.client.road(Turn::Write, None, limit).await {
                 Ok(road) => self.state.lock().known = Some(Shard::of(&road)),
                 Err(error) if !error.is_transient() || limit.is_some_and(|limit| Instant::now() >= limit) => {
-                    return Err(error);
+                    return Err(match error {
+                        // It was not the deadline of the caller that passed.
+                        Error::Unreached(reason) if limit != deadline => Error::Unavailable(reason),
+                        error => error,
+                    });
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut is_told, true) {
