@@ -75,6 +75,8 @@ pub struct SessionState {
     pub lingers: bool,
     /// Whether the task of the writer was started.
     pub has_worker: bool,
+    /// Whether nothing is sent before the writer takes part in the limiters of its tables.
+    pub is_held: bool,
     /// Bytes that the writer has counted in the limit of its client.
     counted: usize,
 }
@@ -134,6 +136,11 @@ impl SessionState {
         let items = self.outbox.take_all();
         self.count(all);
         items
+    }
+
+    /// Returns the first unsent item if it may be sent.
+    pub fn next(&self) -> Option<&WriterItem> {
+        self.outbox.front().filter(|item| !self.is_held && is_ready(item))
     }
 
     /// Takes the items that are ready from the front of the outbox.

@@ -215,6 +215,31 @@ async fn a_writer_takes_part_in_the_limiter_of_a_table_that_comes_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn items_of_a_table_that_comes_later_wait_until_the_writer_takes_part_in_its_limiter() {
+    let tables: Vec<_> = (0..SHARDS).map(|_| named("later", 1.0, -20.0, 40.0)).collect();
+    let shard = |(id, table): (u32, &TableHandle)| TestShard::with(id, uniform("table"), vec![table.clone()], None);
+    let shards: Vec<_> = (0..).zip(&tables).map(shard).collect();
+    let writer = WriterOf::new(&shards, OnShardLoss::Continue).start().await;
+    // The writer has a stream to each shard.
+    let mut environments = Vec::new();
+    while environments.len() < SHARDS {
+        let num_empty = || shards.iter().filter(|shard| shard.keys().is_empty()).count();
+        let (mut steps, before) = (writer.other_steps(), num_empty());
+        writer.write_of(&mut steps, 0);
+        writer.flush().await.unwrap();
+        if num_empty() < before {
+            environments.push(steps);
+        }
+    }
+    for number in 0..20 {
+        environments.iter_mut().for_each(|steps| drop(writer.write_to("later", steps, number)));
+    }
+    told(&writer).await;
+    // Where several shards insert at once, by the room of a publication more.
+    assert!(totals(&tables).0 <= 40 + 12, "{:?}", totals(&tables));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_reports_once_that_bounds_are_too_narrow_and_goes_by_its_shards() {
     let tables = tables(3.0, 0.0, 12.0);
     let shards = shards_of(&tables);

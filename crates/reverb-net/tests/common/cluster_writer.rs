@@ -107,7 +107,13 @@ impl ClusterWriter {
 
     /// Writes an item of another environment.
     pub fn write_of(&self, steps: &mut StepBuffer, number: u64) -> u64 {
-        let item = Self::item_of(&self.session, steps, 1, number);
+        self.write_to("table", steps, number)
+    }
+
+    /// Writes an item of another environment to a table.
+    pub fn write_to(&self, table: &str, steps: &mut StepBuffer, number: u64) -> u64 {
+        let mut item = Self::item_of(&self.session, steps, 1, number);
+        item.table = table.into();
         let key = item.key;
         self.push(item).unwrap();
         key

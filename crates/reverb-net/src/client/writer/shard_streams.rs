@@ -5,9 +5,9 @@
 //! while the next episode is written elsewhere. A stream that has nothing to do any more is closed when the next episode
 //! begins.
 //!
-//! The writer takes part in the limiters of its tables that shards keep together. The tasks of the streams see to that: a
-//! stream sends nothing before, since its shard would let items in by the limiter of its own, and a stream to a shard that
-//! is new makes the client look for new shards.
+//! The writer takes part in the limiters of its tables that shards keep together. The tasks of the streams see to that, and
+//! one task for tables that come later. A stream with items of a table sends nothing before, since its shard would let them
+//! in by the limiter of its own. A stream to a shard that is new makes the client look for new shards.
 
 use super::open_sessions;
 use super::worker::{self, CONNECT_TIME, Way};
@@ -67,13 +67,15 @@ struct State {
     known: Option<Shard>,
     /// Whether a shard was chosen since lost ones were last tried again.
     has_chosen: bool,
-    /// The tables of the items so far.
-    tables: HashMap<Arc<str>, Part>,
+    /// The tables of the items so far. `None` until the writer takes part in the limiter, or knows that it need not.
+    tables: HashMap<Arc<str>, Option<Part>>,
+    /// Whether a task sees to the tables that have come later.
+    is_joining: bool,
     is_closed: bool,
 }
 
 /// How a writer takes part in the limiter of a table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Part {
     /// There is one while the shards keep the limiter together.
     _room: Option<RoomUse>,
@@ -227,11 +229,7 @@ impl ShardStreams {
                     state.stream(|stream| stream.shard.slots == slots).expect("it was just made").clone()
                 }
             };
-            let is_new = !state.tables.contains_key(&item.table);
-            if is_new {
-                state.tables.insert(item.table.clone(), Part::default());
-            }
-            if self.queue(runtime, &stream, [item], is_new)?
+            if self.queue(&mut state, runtime, &stream, [item])?
                 && !can_send.iter().any(|other| Arc::ptr_eq(other, &stream.shared))
             {
                 can_send.push(stream.shared);
@@ -242,23 +240,54 @@ impl ShardStreams {
         Ok(())
     }
 
-    /// Queues items on a stream, and starts its task if there is none, or another for a new table. Returns whether the task
-    /// has something to do.
+    /// Queues items on a stream, and starts its task if there is none. If the stream sends by now, another task takes part in
+    /// the limiters of new tables. Returns whether the task of the stream has something to do.
     fn queue(
         self: &Arc<Self>,
+        state: &mut State,
         runtime: &Handle,
         stream: &ShardStream,
-        items: impl IntoIterator<Item = WriterItem>,
-        has_new_table: bool,
+        items: impl AsRef<[WriterItem]> + IntoIterator<Item = WriterItem>,
     ) -> Result<bool> {
+        let mut must_join = false;
+        for item in items.as_ref() {
+            must_join |= state.tables.entry(item.table.clone()).or_default().is_none();
+        }
+        if must_join {
+            stream.shared.state.lock().is_held = true;
+        }
         let Queued { needs_worker, can_send, .. } = stream.shared.queue(items)?;
-        let way = || ToShard { streams: self.clone(), stream: stream.clone() };
         if needs_worker {
-            runtime.spawn(worker::run(self.client.clone(), stream.shared.clone(), way()));
-        } else if has_new_table {
-            runtime.spawn(way().join(self.client.clone()));
+            let way = ToShard { streams: self.clone(), stream: stream.clone() };
+            runtime.spawn(worker::run(self.client.clone(), stream.shared.clone(), way));
+        } else if must_join && !std::mem::replace(&mut state.is_joining, true) {
+            runtime.spawn(self.clone().join());
         }
         Ok(can_send)
+    }
+
+    /// Takes part in the limiters of tables that have come since the streams send.
+    async fn join(self: Arc<Self>) {
+        let mut back_off = BackOff::default();
+        while !self.ended.is_over() {
+            let deadline = Instant::now() + CONNECT_TIME;
+            let joined = async {
+                let servers = self.client.cluster().ok_or_else(|| self.unreached())?;
+                let road = self.client.road(Turn::Write, None, Some(deadline)).await?;
+                self.take_part(&servers, &road, deadline).await
+            };
+            let is_joined = joined.await.is_ok();
+            {
+                let mut state = self.state.lock();
+                state.is_joining = state.tables.values().any(Option::is_none);
+                if !state.is_joining {
+                    return;
+                }
+            }
+            if !is_joined {
+                tokio::time::sleep(back_off.pause()).await;
+            }
+        }
     }
 
     /// Takes part in the limiters of the tables that the writer has items for. A refusal becomes the error of the next call.
@@ -279,7 +308,9 @@ impl ShardStreams {
                 if state.is_closed {
                     return Ok(());
                 }
-                state.tables.insert(table, part)
+                let before = state.tables.insert(table, Some(part)).flatten();
+                state.release();
+                before
             };
             if let Some(error) = refusal.filter(|_| before.is_none_or(|before| !before.is_told)) {
                 self.ended.state.lock().outbox.keep_error(error);
@@ -365,7 +396,7 @@ impl ShardStreams {
             *slots = to.shard.slots;
         }
         // A stream that was just found open is closed only under the lock of these.
-        let _closed = self.queue(&Handle::current(), &to, items, false);
+        let _closed = self.queue(state, &Handle::current(), &to, items);
         to.shared.wake.notify_one();
     }
 
@@ -384,16 +415,6 @@ impl ShardStreams {
 struct ToShard {
     streams: Arc<ShardStreams>,
     stream: ShardStream,
-}
-
-impl ToShard {
-    /// Takes part in the limiters of tables that are new to a stream which may be on its road already.
-    async fn join(mut self, client: Arc<Client>) {
-        let mut back_off = BackOff::default();
-        while !self.stream.shared.is_over() && self.road(&client, Instant::now() + CONNECT_TIME).await.is_err() {
-            tokio::time::sleep(back_off.pause()).await;
-        }
-    }
 }
 
 impl Way for ToShard {
@@ -426,6 +447,18 @@ impl Way for ToShard {
 impl State {
     fn stream(&self, is_meant: impl Fn(&ShardStream) -> bool) -> Option<&ShardStream> {
         self.open.iter().find(|stream| is_meant(stream))
+    }
+
+    /// Lets streams send that have no items left of tables that the writer does not take part in.
+    fn release(&self) {
+        for ShardStream { shared, .. } in &self.open {
+            let mut of_stream = shared.state.lock();
+            let takes_part = |item: &WriterItem| self.tables.get(&item.table).is_some_and(Option::is_some);
+            if of_stream.is_held && of_stream.outbox.items().all(takes_part) {
+                of_stream.is_held = false;
+                shared.wake.notify_one();
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::{chunk_to_wire, write_item_to_wire};
-use crate::writing::{Linger, Outbox, SharedSession, is_ready};
+use crate::writing::{Linger, Outbox, SharedSession};
 use reverb_core::writer::WriterItem;
 use reverb_core::{Error, Result, fork};
 use reverb_service::insert::check_size;
@@ -50,7 +50,7 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
         if let Some(split) = connection.link.split() {
             return Err(split.clone());
         }
-        let is_ready_to_send = shared.state.lock().outbox.front().is_some_and(is_ready);
+        let is_ready_to_send = shared.state.lock().next().is_some();
         tokio::select! {
             response = responses.message() => receive(shared, response, connection)?,
             permit = sender.messages.clone().reserve_owned(), if is_ready_to_send => match permit {
@@ -155,7 +155,7 @@ impl Sender<'_> {
                 && refused.is_empty()
                 && counts_on(&request, &state.outbox)
             {
-                let Some(item) = state.outbox.front().filter(|item| is_ready(item)) else { break };
+                let Some(item) = state.next() else { break };
                 if item.chunks().any(|chunk| chunk.needs_compression()) {
                     // The item became ready after the chunks were compressed. It is sent with the next message.
                     break;
