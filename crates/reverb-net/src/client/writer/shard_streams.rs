@@ -164,10 +164,15 @@ impl ShardStreams {
         Some(self.stream_to(state, shard).shard.slots)
     }
 
-    /// Returns the stream to a shard. Makes one if there is none.
+    /// Returns the stream to a shard. Makes one if there is none, or if another server is the shard by now and the stream
+    /// has no items.
     fn stream_to(&self, state: &mut State, shard: Shard) -> ShardStream {
-        if let Some(stream) = state.stream(|stream| stream.shard.slots == shard.slots) {
-            return stream.clone();
+        if let Some(place) = state.open.iter().position(|stream| stream.shard.slots == shard.slots) {
+            let stream = &state.open[place];
+            if stream.shard.peer == shard.peer || stream.shared.state.lock().outbox.len() > 0 {
+                return stream.clone();
+            }
+            self.end(&state.open.remove(place));
         }
         let shared = Arc::new(self.ended.beside());
         open_sessions::add(&shared);
