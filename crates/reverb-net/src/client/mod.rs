@@ -40,7 +40,7 @@ use servers::Servers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
-use streamed::{BeginRace, BeginSample, Insert};
+use streamed::{BeginSample, Insert};
 
 #[derive(Debug)]
 struct Current {
@@ -433,7 +433,7 @@ impl Client {
     /// [`Error::Unavailable`] if the server cannot be reached, or [`Error::Unimplemented`] if it does not know races, or
     /// is in this process.
     pub fn begin_race<'a>(&'a self, request: &'a RaceRequest, deadline: Option<Instant>) -> Started<'a, RaceCall> {
-        self.call_one(BeginRace(request), Turn::Draw, (deadline, deadline))
+        self.call_one(request, Turn::Draw, (deadline, deadline))
     }
 }
 

@@ -34,12 +34,6 @@ pub struct BeginSample<'a> {
     pub at_once: bool,
 }
 
-/// See [`super::Client::begin_race`].
-pub struct BeginRace<'a>(pub &'a RaceRequest);
-
-/// Begins a wait for a stock of a table.
-pub struct BeginWait<'a>(pub &'a StockRequest);
-
 impl Call for Insert {
     type Answer = ItemKeys;
 
@@ -145,7 +139,8 @@ impl Call for BeginSample<'_> {
     }
 }
 
-impl Call for BeginRace<'_> {
+/// Begins a race. See [`super::Client::begin_race`].
+impl Call for &RaceRequest {
     type Answer = RaceCall;
 
     fn here<'a>(self, _replay: Arc<Replay>, _deadline: Option<Instant>) -> Started<'a, RaceCall>
@@ -156,11 +151,12 @@ impl Call for BeginRace<'_> {
     }
 
     async fn replay_v1(self, connection: &Connection, _deadline: Option<Instant>) -> Result<RaceCall> {
-        connection.begin_race(self.0).await
+        connection.begin_race(self).await
     }
 }
 
-impl Call for BeginWait<'_> {
+/// Begins a wait for a stock of a table.
+impl Call for &StockRequest {
     type Answer = StockCall;
 
     fn here<'a>(self, _replay: Arc<Replay>, _deadline: Option<Instant>) -> Started<'a, StockCall>
@@ -171,6 +167,6 @@ impl Call for BeginWait<'_> {
     }
 
     async fn replay_v1(self, connection: &Connection, _deadline: Option<Instant>) -> Result<StockCall> {
-        connection.begin_wait(self.0).await
+        connection.begin_wait(self).await
     }
 }

@@ -7,7 +7,6 @@ use super::sorted::{Member, Missing};
 use super::sums::Sums;
 use crate::client::join::{Asking, join_until};
 use crate::client::servers::{at_server, is_lost};
-use crate::client::streamed::BeginRace;
 use crate::client::{DrawCall, RaceCall, RaceRequest, Road};
 use reverb_core::{AfterRound, Error, Race, RaceReport, RaceRound, Result};
 use reverb_service::Batch;
@@ -59,7 +58,7 @@ impl Round<'_> {
         let limit = self.next_limit();
         let begun = members
             .iter()
-            .map(|member| -> Asking<'_, _> { member.road.clone().call(BeginRace(&request), self.limit).into_future() });
+            .map(|member| -> Asking<'_, _> { member.road.clone().call(&request, self.limit).into_future() });
         let begun = join_until(begun.collect(), limit).await;
         let mut calls: Vec<Option<RaceCall>> = Vec::with_capacity(members.len());
         let mut failed: Vec<Answer<RaceReport>> = Vec::with_capacity(members.len());
@@ -198,7 +197,7 @@ fn probe(road: Road, table: &str) -> Probe {
     let (table, hold) = (table.to_owned(), Duration::from_secs(1));
     let request = RaceRequest { table, race, squeeze_time: false, hold, claim: None };
     Probe(Box::pin(async move {
-        if let Ok(mut call) = road.call(BeginRace(&request), None).into_future().await {
+        if let Ok(mut call) = road.call(&request, None).into_future().await {
             let _is_back = call.report().await;
         }
     }))

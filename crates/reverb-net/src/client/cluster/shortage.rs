@@ -5,7 +5,6 @@ use super::sorted::{Member, Members};
 use crate::client::StockRequest;
 use crate::client::join::Asking;
 use crate::client::servers::Servers;
-use crate::client::streamed::BeginWait;
 use reverb_core::{Error, Result};
 use reverb_service::Stock;
 use std::sync::Arc;
@@ -64,7 +63,7 @@ impl Shortage<'_> {
 }
 
 async fn wait_at(member: &Member, request: &StockRequest) -> Result<()> {
-    member.road.clone().call(BeginWait(request), None).into_future().await?.stocked().await
+    member.road.clone().call(request, None).into_future().await?.stocked().await
 }
 
 /// Awaits the first of several futures, and drops the others.

@@ -12,7 +12,7 @@ use reverb_core::writer::{DroppedChunks, StepBuffer, WriterChunk, WriterItem};
 use reverb_core::{Error, KeySlots, Result, fork};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -44,8 +44,6 @@ pub struct Session {
     shared: Arc<SharedSession>,
     /// The streams of a writer of a cluster, which have all items then.
     shards: Option<Arc<ShardStreams>>,
-    /// Whether the limit of the client still counts the writer.
-    is_counted: AtomicBool,
 }
 
 impl Session {
@@ -56,7 +54,7 @@ impl Session {
         shared.all.join();
         let streams =
             client.endpoint.cluster.map(|cluster| Arc::new(ShardStreams::new(client.clone(), cluster, shared.clone())));
-        Self { client, shared, shards: streams, is_counted: AtomicBool::new(true) }
+        Self { client, shared, shards: streams }
     }
 
     /// Calls a function for each stream of the writer, all at one moment, the newest first.
@@ -438,11 +436,14 @@ impl Session {
 
     /// Closes all streams, and returns their unconfirmed items.
     fn end(&self) -> Vec<WriterItem> {
-        let mut lost = self.shared.state.lock().close(&self.shared.all);
+        let (was_closed, mut lost) = {
+            let mut state = self.shared.state.lock();
+            (state.closed, state.close(&self.shared.all))
+        };
         if let Some(shards) = &self.shards {
             lost.extend(shards.close());
         }
-        if self.is_counted.swap(false, Relaxed) {
+        if !was_closed {
             self.shared.all.leave();
         }
         self.shared.wake.notify_one();

@@ -70,7 +70,7 @@ impl Way for ToServer {
 }
 
 /// Runs until the writer is closed, or has given up.
-pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>, mut way: impl Way) {
+pub async fn run<W: Way>(client: Arc<Client>, shared: Arc<SharedSession>, mut way: W) {
     let mut back_off = BackOff::default();
     let mut lost_at: Option<Instant> = None;
     let mut split_at: Option<Instant> = None;
@@ -91,7 +91,7 @@ pub async fn run(client: Arc<Client>, shared: Arc<SharedSession>, mut way: impl 
         if now - started > GOOD_ROAD {
             (back_off, split_at) = (BackOff::default(), None);
         }
-        if outlives(&way) && lost.is_for_good() && shared.state.lock().outbox.len() == 0 {
+        if W::OUTLIVES_SERVER && lost.is_for_good() && shared.state.lock().outbox.len() == 0 {
             // Another server may be there when the program has the next item.
             shared.note_lost(&lost);
             lost_at = None;
@@ -147,10 +147,6 @@ impl Call for Sending<'_> {
     async fn dm_reverb(self, connection: &dm_reverb::Connection, _: Option<Instant>) -> Result<()> {
         dm_reverb::write(self.shared, connection, self.lost_at).await
     }
-}
-
-fn outlives<W: Way>(_: &W) -> bool {
-    W::OUTLIVES_SERVER
 }
 
 fn give_up(shared: &SharedSession, error: &Error, lost_for: Duration) {
