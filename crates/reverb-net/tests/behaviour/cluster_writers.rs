@@ -93,24 +93,26 @@ async fn the_older_of_two_servers_of_a_shard_gets_no_episodes() {
     end(&mut shards[2], End::Returns);
     let mut writer = WriterOf::new(&shards, Continue).start().await;
     shards[1].fill(&[7; 1000]).await;
+    let mut numbers = 0..;
+    let mut write_episode = async || {
+        writer.try_write(numbers.next().unwrap()).await.unwrap();
+        writer.steps.end_episode(true).unwrap();
+    };
+    // The writer gets to know how full it is, and that the older one is empty.
+    while shards[1].keys().len() == 1000 || shards[0].keys().is_empty() {
+        write_episode().await;
+    }
     let port = shards.remove(2).server.port();
     shards.push(TestShard::of(3, uniform("table"), Some(port)));
-    shards[2].fill(&[7; 1000]).await;
+    shards[2].fill(&[7; 100]).await;
     let deadline = Instant::now() + QUICK * 100;
-    let mut number = 0;
-    while shards[2].keys().len() == 1000 {
-        writer.write(number);
-        writer.flush().await.unwrap();
-        writer.steps.end_episode(true).unwrap();
-        number += 1;
+    while shards[2].keys().len() == 100 {
+        write_episode().await;
         assert!(Instant::now() < deadline, "the newer one gets nothing");
     }
-    // It is the emptiest.
     let of_older = shards[0].keys().len();
-    for number in number..number + 30 {
-        writer.write(number);
-        writer.flush().await.unwrap();
-        writer.steps.end_episode(true).unwrap();
+    for _ in 0..30 {
+        write_episode().await;
     }
     assert_eq!(shards[0].keys().len(), of_older);
 }
