@@ -7,28 +7,11 @@ use std::time::Instant;
 /// A call to one of several servers.
 pub type Asking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Awaits several futures at the same time.
-pub async fn join<T>(futures: Vec<Asking<'_, T>>) -> Vec<T> {
-    let mut answers = Vec::new();
-    poll_all(futures, &mut answers).await;
-    answers.into_iter().flatten().collect()
-}
-
-/// As [`join`], until `limit`. `None` for those that have not ended by then.
-pub async fn join_until<T>(futures: Vec<Asking<'_, T>>, limit: Instant) -> Vec<Option<T>> {
-    let mut answers = Vec::new();
-    let _late = tokio::time::timeout_at(limit.into(), poll_all(futures, &mut answers)).await;
-    answers
-}
-
-/// Ends when all have. Each that ends fills in its place among the answers.
-fn poll_all<'a, T>(
-    mut futures: Vec<Asking<'a, T>>,
-    answers: &'a mut Vec<Option<T>>,
-) -> impl Future<Output = ()> + use<'a, T> {
-    answers.resize_with(futures.len(), || None);
-    std::future::poll_fn(move |context| {
-        for (future, answer) in futures.iter_mut().zip(&mut *answers) {
+/// Awaits several futures at the same time, until `limit` at the latest. `None` for those that have not ended by then.
+pub async fn join<T>(mut futures: Vec<Asking<'_, T>>, limit: Option<Instant>) -> Vec<Option<T>> {
+    let mut answers: Vec<_> = futures.iter().map(|_| None).collect();
+    let all = std::future::poll_fn(|context| {
+        for (future, answer) in futures.iter_mut().zip(&mut answers) {
             if answer.is_none()
                 && let Poll::Ready(result) = future.as_mut().poll(context)
             {
@@ -36,7 +19,12 @@ fn poll_all<'a, T>(
             }
         }
         if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
+    });
+    match limit {
+        Some(limit) => drop(tokio::time::timeout_at(limit.into(), all).await),
+        None => all.await,
+    }
+    answers
 }
 
 /// Whether a future ends without a wait.

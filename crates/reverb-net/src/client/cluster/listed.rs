@@ -1,7 +1,7 @@
 //! What is known of each shard of a cluster.
 
 use super::sorted::{Members, sorted};
-use crate::client::join::{Asking, join_until};
+use crate::client::join::{Asking, join};
 use crate::client::road::Road;
 use crate::client::servers::Servers;
 use crate::client::unary::Observe;
@@ -32,7 +32,7 @@ pub async fn listed(servers: &Arc<Servers>, deadline: Option<Instant>) -> Result
     let limit = deadline.map_or(timeout, |deadline| deadline.min(timeout));
     // Without a limit of its own: at the limit, a shard is missing, and no error.
     let ask = |road: Road| -> Asking<'_, _> { road.call(Observe, None).into_future() };
-    let answers = join_until(present.iter().map(|member| ask(member.road.clone())).collect(), limit).await;
+    let answers = join(present.iter().map(|member| ask(member.road.clone())).collect(), Some(limit)).await;
     let silent = || Err(Error::Unavailable("it does not answer".into()));
     let answered = present.into_iter().zip(answers).map(|(member, answer)| ListedShard {
         id: Some(member.id),

@@ -5,7 +5,7 @@ use super::known::{Cluster, Probe, bounded};
 use super::room::Taken;
 use super::sorted::{Member, Missing};
 use super::sums::Sums;
-use crate::client::join::{Asking, join_until};
+use crate::client::join::{Asking, join};
 use crate::client::servers::{at_server, is_lost};
 use crate::client::{DrawCall, RaceCall, RaceRequest, Road};
 use reverb_core::{AfterRound, Error, Race, RaceReport, RaceRound, Result};
@@ -59,7 +59,7 @@ impl Round<'_> {
         let begun = members
             .iter()
             .map(|member| -> Asking<'_, _> { member.road.clone().call(&request, self.limit).into_future() });
-        let begun = join_until(begun.collect(), limit).await;
+        let begun = join(begun.collect(), Some(limit)).await;
         let mut calls: Vec<Option<RaceCall>> = Vec::with_capacity(members.len());
         let mut failed: Vec<Answer<RaceReport>> = Vec::with_capacity(members.len());
         for answer in begun {
@@ -76,7 +76,7 @@ impl Round<'_> {
                 None => Box::pin(async { failed.unwrap_or_else(|| Err(silent())) }),
             }
         });
-        let reports = join_until(asked.collect(), limit).await;
+        let reports = join(asked.collect(), Some(limit)).await;
         let reports = match self.settle(members, reports, limit)? {
             Ok(reports) => reports,
             Err(lost) => return Ok(Ended::Lost(lost)),
@@ -121,7 +121,7 @@ impl Round<'_> {
                 }
             }
         });
-        let batches = join_until(asked.collect(), limit).await;
+        let batches = join(asked.collect(), Some(limit)).await;
         if batches.iter().any(|batch| matches!(batch, Some(Err(Error::DeadlineExceeded(_))))) {
             // The choice came too late. The shard is there, and has taken its draws back.
             return Ok(Ended::Lost(Vec::new()));

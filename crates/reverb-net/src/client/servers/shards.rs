@@ -80,7 +80,7 @@ impl Shards<'_> {
                 calls.push(Box::pin(self.at_shard(peer, road.clone(), first, again)));
             }
         }
-        let answers = join(calls).await;
+        let answers: Vec<_> = join(calls, None).await.into_iter().flatten().collect();
         let mut is_missing = vec![false; self.len()];
         for (&place, answer) in places.iter().zip(&answers) {
             is_missing[place] = answer.as_ref().is_err_and(is_lost);

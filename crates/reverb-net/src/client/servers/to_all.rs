@@ -56,7 +56,7 @@ impl All<'_> {
                 Err(error) => Started::Done(Err(error)).into_future(),
             });
         }
-        Ok(peers.into_iter().zip(join(calls).await).collect())
+        Ok(peers.into_iter().zip(join(calls, None).await.into_iter().flatten()).collect())
     }
 
     /// Whether a server is lost that another may have replaced, and there is time left to ask that one.
