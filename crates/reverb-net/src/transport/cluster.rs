@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+// limit (Connections and calls): time for which a call waits for a missing shard of a cluster that is used with
+// `on_shard_loss="wait"` | {}, or until its deadline | `UnavailableError`
+/// Maximum time for which a call waits for a missing shard.
+const LOSS_TIME: Duration = Duration::from_secs(300);
+
 /// What a client of a cluster was told beside the addresses of its shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterOptions {
@@ -22,6 +27,13 @@ pub enum OnShardLoss {
     Wait,
     /// They fail, and name the shard.
     Raise,
+}
+
+impl OnShardLoss {
+    /// Returns the time for which a call waits for a missing shard. `None` if it does not wait.
+    pub fn patience(self) -> Option<Duration> {
+        (self == Self::Wait).then_some(LOSS_TIME)
+    }
 }
 
 /// When a writer chooses its shard.

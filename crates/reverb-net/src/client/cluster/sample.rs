@@ -10,7 +10,7 @@ use super::sorted::{Members, Missing};
 use super::sums::{Lack, Sums};
 use super::wait::Wait;
 use crate::client::pending_draw::{BegunDraw, Draw, PendingDraw, Sampled};
-use crate::client::servers::{LOSS_TIME, Servers, at_server, is_lost};
+use crate::client::servers::{Servers, at_server, is_lost};
 use crate::replay_v1::client::GRACE;
 use crate::transport::cluster::OnShardLoss;
 use reverb_core::words::counted;
@@ -122,29 +122,26 @@ impl ClusterDraw<'_> {
             self.missing_since = None;
             return Ok(true);
         }
-        match self.cluster.options.on_shard_loss {
-            OnShardLoss::Continue if !present.is_empty() => {
-                for (peer, error) in missing.iter().filter(|(peer, _)| new.contains(peer)) {
-                    self.servers.tell_loss(peer, error);
-                }
-                Ok(true)
+        let policy = self.cluster.options.on_shard_loss;
+        if policy == OnShardLoss::Continue && !present.is_empty() {
+            for (peer, error) in missing.iter().filter(|(peer, _)| new.contains(peer)) {
+                self.servers.tell_loss(peer, error);
             }
-            OnShardLoss::Continue | OnShardLoss::Raise => Err(Error::Unavailable(self.cluster.names(missing))),
-            OnShardLoss::Wait => {
-                let since = *self.missing_since.get_or_insert_with(Instant::now);
-                let (now, names) = (Instant::now(), self.cluster.names(missing));
-                if self.deadline.is_some_and(|deadline| now >= deadline) {
-                    return Err(Error::DeadlineExceeded(names));
-                }
-                if now >= since + LOSS_TIME {
-                    let waited = LOSS_TIME.as_secs();
-                    return Err(Error::Unavailable(format!("{names} (waited for {waited} s)")));
-                }
-                self.begin_again();
-                self.wait.pause(&self.request.table, self.deadline, || names).await;
-                Ok(false)
-            }
+            return Ok(true);
         }
+        let names = self.cluster.names(missing);
+        let Some(patience) = policy.patience() else { return Err(Error::Unavailable(names)) };
+        let now = Instant::now();
+        let since = *self.missing_since.get_or_insert(now);
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            return Err(Error::DeadlineExceeded(names));
+        }
+        if now >= since + patience {
+            return Err(Error::Unavailable(format!("{names} (waited for {} s)", patience.as_secs())));
+        }
+        self.begin_again();
+        self.wait.pause(&self.request.table, self.deadline, || names).await;
+        Ok(false)
     }
 
     /// Takes what the next round draws from the room of the cluster, if its shards keep a ratio together, and waits for it.

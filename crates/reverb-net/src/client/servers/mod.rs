@@ -18,5 +18,5 @@ pub use at_server::{at_server, is_lost};
 pub use merge::{merge_items, merge_tables};
 pub use routing::{Route, part_of, route};
 pub use set::{Servers, Turn};
-pub use shards::{LOSS_TIME, Shards};
+pub use shards::Shards;
 pub use to_all::{All, ToAll, of_all, of_reached, reached_and_lost};

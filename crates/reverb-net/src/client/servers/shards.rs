@@ -10,12 +10,7 @@ use crate::client::started::Rest;
 use crate::transport::back_off::BackOff;
 use crate::transport::cluster::{ClusterOptions, OnShardLoss};
 use reverb_core::{Error, ItemKey, Result};
-use std::time::{Duration, Instant};
-
-// limit (Connections and calls): time for which a call waits for a missing shard of a cluster that is used with
-// `on_shard_loss="wait"` | {}, or until its deadline | `UnavailableError`
-/// Maximum time for which a call waits for a missing shard.
-pub const LOSS_TIME: Duration = Duration::from_secs(300);
+use std::time::Instant;
 
 /// The shards of a cluster, for one call.
 #[derive(Debug)]
@@ -35,9 +30,8 @@ impl<'s> All<'s> {
     /// Those of [`super::Servers::road`].
     pub async fn shards(&self) -> Result<Option<Shards<'s>>> {
         let Some(cluster) = self.servers.cluster().map(|cluster| cluster.options) else { return Ok(None) };
-        let give_up = Instant::now() + LOSS_TIME;
-        let give_up = self.deadline.map_or(give_up, |deadline| deadline.min(give_up));
-        let wait_until = (cluster.on_shard_loss == OnShardLoss::Wait).then_some(give_up);
+        let give_up = cluster.on_shard_loss.patience().map(|patience| Instant::now() + patience);
+        let wait_until = give_up.map(|give_up| self.deadline.map_or(give_up, |deadline| deadline.min(give_up)));
         let (roads, owners) = loop {
             match self.servers.shards(wait_until.or(self.connect_by)).await {
                 Err(error) if error.is_transient() && wait_until.is_some_and(|until| Instant::now() < until) => {}

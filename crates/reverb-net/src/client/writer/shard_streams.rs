@@ -12,7 +12,7 @@
 use super::open_sessions;
 use super::worker::{self, CONNECT_TIME, Way};
 use crate::client::cluster::RoomUse;
-use crate::client::servers::{LOSS_TIME, Servers, is_lost};
+use crate::client::servers::{Servers, is_lost};
 use crate::client::{Client, Road, Turn};
 use crate::transport::back_off::BackOff;
 use crate::transport::cluster::{ClusterOptions, OnShardLoss, Placement};
@@ -342,10 +342,7 @@ impl ShardStreams {
 
     /// Returns the time for which a stream waits for its shard.
     fn patience(&self) -> Duration {
-        match self.cluster.on_shard_loss {
-            OnShardLoss::Wait => LOSS_TIME,
-            OnShardLoss::Continue | OnShardLoss::Raise => self.ended.options.reconnect_timeout,
-        }
+        self.cluster.on_shard_loss.patience().unwrap_or(self.ended.options.reconnect_timeout)
     }
 
     /// Ends a stream whose shard is lost, and moves its items to another shard, or gives them up. Returns false if no other
