@@ -64,9 +64,9 @@ pub use selector::SelectorKind;
 pub use signature::{ArrayType, Signature};
 pub use table::{
     ClientCounts, CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages,
-    LOG2_BUCKETS, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch,
-    RemovalCounts, Shrinking, Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS, WaitHistogram,
-    WaitingBatches,
+    LOG2_BUCKETS, LargestSeen, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts,
+    PeekSearch, RemovalCounts, Shrinking, Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS,
+    WaitHistogram, WaitingBatches,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

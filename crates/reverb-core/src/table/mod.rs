@@ -10,8 +10,8 @@
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `configure` changes options, `draw`, `copied` and `race` sample and take draws back,
 //! `in_flight` tracks draws until they are delivered, `snapshot` saves and restores, `compaction` finds unused memory,
-//! `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report, and `limiter_words` says what the rate
-//! limiter allows.
+//! `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report, `largest` compares a table with others,
+//! and `limiter_words` says what the rate limiter allows.
 
 mod change;
 mod check;
@@ -26,6 +26,7 @@ mod figures;
 mod histograms;
 mod in_flight;
 mod info;
+mod largest;
 mod limiter_words;
 mod pages;
 mod peek;
@@ -40,6 +41,7 @@ pub use copied::{CopiedBatch, CopiedDraws, DrawnSlot};
 pub use figures::{ClientCounts, FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
 pub use histograms::{LOG2_BUCKETS, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
 pub use in_flight::Delivery;
+pub use largest::LargestSeen;
 pub use limiter_words::{LimiterKind, LimiterView, WaitingBatches};
 pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;

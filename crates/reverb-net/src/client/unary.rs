@@ -104,6 +104,7 @@ impl Call for Mutate<'_> {
         let delete_keys = self.deletes.into_owned();
         let request = MutateRequest { table: self.table.into(), update_keys, priorities, delete_keys };
         let changed = connection.unary(deadline, async |mut service| service.mutate(request).await).await?;
+        connection.link.note_largest(&changed.largest);
         if !connection.knows_largest {
             largest::note(&connection.peer, self.table, self.updates.iter().map(|update| update.1));
         }
@@ -151,7 +152,9 @@ impl Call for Reset<'_> {
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
         let request = ResetRequest { table: self.table.into() };
-        connection.unary(deadline, async |mut service| service.reset(request).await).await.map(drop)
+        let reset = connection.unary(deadline, async |mut service| service.reset(request).await).await?;
+        connection.link.note_largest(&reset.largest);
+        Ok(())
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {
@@ -227,8 +230,8 @@ impl Call for Info {
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<Vec<TableStatus>> {
-        let answer = connection.unary(deadline, async |mut service| service.info(InfoRequest {}).await).await?;
-        connection.link.note_foreign_keys(answer.shard.as_ref().is_some_and(|shard| shard.has_foreign_keys));
+        let mut answer = connection.unary(deadline, async |mut service| service.info(InfoRequest {}).await).await?;
+        connection.link.note_shard(answer.shard.as_mut());
         answer.tables.into_iter().map(status_from_wire).collect()
     }
 

@@ -4,7 +4,7 @@ use crate::common::test_shard::{TestShard, cluster, slots};
 use crate::common::wire::{self, Inserts};
 use crate::common::{SOON, eventually, queue, rows, server, uniform};
 use reverb_net::client::{Client, Info};
-use reverb_net::replay_v1::proto::{Load, WriteItem, WriteRequest, WriteResponse};
+use reverb_net::replay_v1::proto::{Largest, Load, WriteItem, WriteRequest, WriteResponse};
 use reverb_net::server::Server;
 use reverb_net::transport::cluster::OnShardLoss::Continue;
 use std::time::Instant;
@@ -95,15 +95,12 @@ async fn answers_of_a_shard_tell_its_load_and_those_of_other_servers_do_not() {
     let mut service = wire::connect(shard.server.port()).await;
     let mut inserts = Inserts::open(&mut service).await;
     inserts.send(wire::insert(1, "table", 3));
-    assert_eq!(
-        inserts.answer().await.unwrap().load,
-        Some(Load { bytes: 40, waiting_inserts: 0, has_foreign_keys: true })
-    );
+    let epoch = shard.table.with_table(|table| table.largest_seen().epoch);
+    let largest = vec![Largest { table: 0, priority: 1.0, epoch }];
+    let load = Load { bytes: 40, waiting_inserts: 0, has_foreign_keys: true, largest };
+    assert_eq!(inserts.answer().await.unwrap().load.as_ref(), Some(&load));
     let confirmation = write(&shard.server).await;
-    assert_eq!(
-        (confirmation.count, confirmation.load),
-        (1, Some(Load { bytes: 48, waiting_inserts: 0, has_foreign_keys: true }))
-    );
+    assert_eq!((confirmation.count, confirmation.load), (1, Some(Load { bytes: 48, ..load })));
     let plain = server(vec![uniform("table")]);
     let mut service = wire::connect(plain.port()).await;
     let mut inserts = Inserts::open(&mut service).await;

@@ -5,6 +5,7 @@ mod batches;
 mod client_tokens;
 mod cluster_draws;
 mod cluster_inserts;
+mod cluster_largest;
 mod cluster_losses;
 mod cluster_orders;
 mod cluster_ratio;

@@ -1,14 +1,14 @@
 //! Arbitrary bytes cause errors, but no panics.
 
-use crate::common::any::{any_chunk, count_panics, mutated, number};
+use crate::common::any::{any_chunk, any_others, count_panics, mutated, number};
 use crate::common::wire::{self, Inserts, Samples, draw, insert, race};
 use crate::common::{self, queue, server, uniform};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, Choice, Chunk, Column, InsertRequest, ItemBatch, RaceReport, RateLimiter, SampleRequest, Slice,
-    Trajectory, sample_request,
+    Batch, BatchColumn, Choice, Chunk, Column, InsertRequest, ItemBatch, Largest, RaceReport, RateLimiter,
+    SampleRequest, Slice, Trajectory, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use reverb_service::TableHandle;
@@ -52,6 +52,7 @@ fn report() -> SampleResponse {
         size_left: 4,
         is_cut: true,
         has_foreign_keys: false,
+        largest: Some(Largest { table: 1, priority: 2.0, epoch: 3 }),
         draws_left: Some(5),
         in_order: true,
         limiter,
@@ -69,7 +70,7 @@ prop_compose! {
         each in any::<bool>(), chunk_key in 0_u64..2, first_row in number(), rows_per_item in number(),
         slices in prop::collection::vec((0_u64..2, number(), number(), number()), 0..3),
         squeeze in any::<bool>(), general in any::<bool>(), named in prop::bool::weighted(0.9),
-        takes_largest in any::<bool>(),
+        takes_largest in any::<bool>(), others in any_others(),
     ) -> ItemBatch {
         let slices = slices.into_iter();
         let slices = slices.map(|(chunk_key, column, offset, length)| Slice { chunk_key, column, offset, length });
@@ -78,7 +79,7 @@ prop_compose! {
             table: if named { "table".into() } else { "nowhere".into() },
             priorities: vec![priority; if each { keys.len() } else { 1 }],
             trajectories: if general { vec![trajectory; keys.len()] } else { vec![] },
-            keys, chunk_key, first_row, rows_per_item, takes_largest,
+            keys, chunk_key, first_row, rows_per_item, takes_largest, others,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arbitrary messages on the stream of a writer. Each item is answered, or the stream ends with an error. The server
 //! continues to work.
 
-use crate::common::any::{any_chunk, count_panics, mutated, number};
+use crate::common::any::{any_chunk, any_others, count_panics, mutated, number};
 use crate::common::{self, Receive, SOON, draw, queue, server, uniform, wire};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -23,13 +23,14 @@ prop_compose! {
         first_row in prop_oneof![3 => Just(0), 1 => number()], rows in prop_oneof![3 => Just(1), 1 => number()],
         slices in prop::collection::vec((0_u64..2, number(), number(), number()), 0..3),
         squeeze in any::<bool>(), general in any::<bool>(), not_validated in any::<bool>(),
-        takes_largest in any::<bool>(),
+        takes_largest in any::<bool>(), others in any_others(),
     ) -> WriteItem {
         let slices = slices.into_iter();
         let slices = slices.map(|(chunk_key, column, offset, length)| Slice { chunk_key, column, offset, length });
         let trajectory = general.then(|| Trajectory { columns: vec![Column { slices: slices.collect(), squeeze }] });
         WriteItem {
             table: table.into(), key, priority, chunk_key, first_row, rows, trajectory, not_validated, takes_largest,
+            others,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::chunk_of;
 use proptest::prelude::*;
 use reverb_core::{Codec, DType, Layout};
-use reverb_net::replay_v1::proto::{Chunk, ColumnSpec};
+use reverb_net::replay_v1::proto::{Chunk, ColumnSpec, OtherShards};
 use smallvec::smallvec;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -87,4 +87,10 @@ fn encoded(data: Vec<u8>, number: i32) -> (Vec<u8>, i32) {
     let layout = Layout::new(1, [(DType::UInt8, smallvec![data.len()], 0)]).unwrap();
     let chunk = chunk_of(layout, data).compress(codec, &[]);
     (chunk.data().to_vec(), if chunk.is_encoded() { number } else { 0 })
+}
+
+/// What a client may say of other shards.
+pub fn any_others() -> impl Strategy<Value = Option<OtherShards>> {
+    let others = (prop_oneof![Just(2.0), any::<f64>()], 0_u64..3);
+    prop::option::of(others.prop_map(|(largest_priority, epoch)| OtherShards { largest_priority, epoch }))
 }

@@ -57,7 +57,7 @@ fn steps(dropped: DroppedChunks) -> StepBuffer {
 pub struct ClusterWriter {
     pub steps: StepBuffer,
     pub session: Session,
-    client: Arc<Client>,
+    pub client: Arc<Client>,
     dropped: DroppedChunks,
 }
 

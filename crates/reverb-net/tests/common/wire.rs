@@ -138,10 +138,8 @@ pub fn insert(request_id: u64, table: &str, rows: u32) -> InsertRequest {
         keys: (first..first + u64::from(rows)).collect(),
         priorities: vec![1.0],
         chunk_key: request_id,
-        first_row: 0,
         rows_per_item: 1,
-        trajectories: vec![],
-        takes_largest: false,
+        ..ItemBatch::default()
     };
     InsertRequest {
         request_id,

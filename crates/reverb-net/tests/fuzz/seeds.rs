@@ -4,7 +4,7 @@ use crate::common::wire::{chunk, draw, insert, race};
 use prost::Message;
 use reverb_net::replay_v1::proto::{
     Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, Generation, GetRequest,
-    GetResponse, HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Load,
+    GetResponse, HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Largest, Load,
     MutateRequest, PeekRequest, PeekResponse, Publication, Race, RaceReport, RateLimiter, ResetRequest, RoomCounted,
     RoomMessage, RoomReport, SampleRequest, Shard, ShardCounts, Slice, SumsRequest, TableStatus, Tally, Trajectory,
     Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, room_message, sample_request,
@@ -176,7 +176,16 @@ fn failure() -> Failure {
 }
 
 pub fn answers() -> Vec<Vec<u8>> {
-    let shard = Shard { id: 3, max_shards: 256, cluster: "replay".into(), has_foreign_keys: true };
+    let largest = Largest { table: 0, priority: 7.0, epoch: u64::MAX };
+    let (tables, all) = (vec!["table".into()], vec![largest, Largest { table: 9, priority: f64::NAN, epoch: 1 }]);
+    let shard = Shard {
+        id: 3,
+        max_shards: 256,
+        cluster: "replay".into(),
+        has_foreign_keys: true,
+        tables,
+        largest: all.clone(),
+    };
     let hello = HelloResponse {
         version: 1,
         unix_path: "/tmp/none".into(),
@@ -186,8 +195,8 @@ pub fn answers() -> Vec<Vec<u8>> {
     let status = TableStatus { insert_wait: "room".into(), ..TableStatus::default() };
     let info = InfoResponse { server_id: vec![7; 16].into(), tables: vec![status], shard: Some(shard) };
     let item = peek_response::Item { batch: Some(batch()), payload: vec![0; 142].into(), inserted_at: 5 };
-    let load = Load { bytes: u64::MAX, waiting_inserts: 1, has_foreign_keys: true };
-    let inserted = InsertResponse { request_id: 1, load: Some(load), ..InsertResponse::default() };
+    let load = Load { bytes: u64::MAX, waiting_inserts: 1, has_foreign_keys: true, largest: all };
+    let inserted = InsertResponse { request_id: 1, load: Some(load.clone()), ..InsertResponse::default() };
     let refused = InsertResponse { request_id: 1, failure: Some(failure()), ..InsertResponse::default() };
     let noticed = InsertResponse { request_id: 1, notice: "waits".into(), ..InsertResponse::default() };
     let written = WriteResponse { first: 1, count: 3, ..WriteResponse::default() };
@@ -271,6 +280,7 @@ pub fn race_answers() -> Vec<Vec<u8>> {
         size_left: 2,
         is_cut: true,
         has_foreign_keys: true,
+        largest: Some(Largest { table: 0, priority: 7.0, epoch: 2 }),
         draws_left: Some(4),
         in_order: true,
         limiter: Some(RateLimiter { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: 0.0, max_diff: 9.0 }),

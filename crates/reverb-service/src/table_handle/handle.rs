@@ -111,6 +111,12 @@ impl TableHandle {
         Place(self.0.place.load(Relaxed))
     }
 
+    /// Returns the place of the table in [`Replay::tables`](crate::Replay::tables). `None` if it is not there.
+    pub fn number(&self) -> Option<u32> {
+        let place = self.place();
+        u32::try_from(place.0).ok().filter(|_| place != Place::NONE)
+    }
+
     /// Returns the limit of the data that items keep in memory, in bytes. `None` for no limit.
     #[inline]
     pub fn max_bytes(&self) -> Option<u64> {

@@ -222,8 +222,9 @@ impl Members {
         }
     }
 
-    /// Notes the addresses of the name. Connected servers stay.
-    pub fn settle_look_up(&mut self, found: Result<Vec<Endpoint>>, now: Instant) {
+    /// Notes the addresses of the name. Connected servers stay. Returns the shards that are gone.
+    pub fn settle_look_up(&mut self, found: Result<Vec<Endpoint>>, now: Instant) -> Vec<u32> {
+        let before: Vec<_> = self.list.iter().filter_map(|member| member.shard).collect();
         let error = match found {
             Ok(found) => {
                 self.list.retain(|member| member.road.is_some() || found.contains(&member.endpoint));
@@ -233,6 +234,8 @@ impl Members {
             Err(error) => Some(error),
         };
         self.look_up = Some(LookUp { is_running: false, ended: Some(now), error });
+        let is_gone = |shard: &u32| !self.list.iter().any(|member| member.shard == Some(*shard));
+        before.into_iter().filter(is_gone).collect()
     }
 
     /// Whether enough attempts have ended to choose among the servers.

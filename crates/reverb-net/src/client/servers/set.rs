@@ -393,7 +393,8 @@ impl Servers {
                     let member = |address: SocketAddr| set.endpoint.member(&address.ip().to_string(), address.port());
                     found.into_iter().map(member).collect()
                 });
-                set.members.lock().settle_look_up(found, Instant::now());
+                let gone = set.members.lock().settle_look_up(found, Instant::now());
+                gone.into_iter().for_each(|shard| set.session.connections().priorities.forget(shard));
                 set.changed.send_replace(());
             });
         }

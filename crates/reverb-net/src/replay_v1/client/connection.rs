@@ -10,13 +10,13 @@ use super::stock_call::{StockCall, StockRequest};
 use crate::grpc::largest;
 use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
 use crate::replay_v1::proto::{
-    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, SumsRequest,
+    BenchRequest, BenchResponse, Draw, HelloRequest, HelloResponse, InsertRequest, ItemBatch, OtherShards, SumsRequest,
     SumsResponse, WriteRequest, WriteResponse,
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
 use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, SUMS, VERSION, VIEW_ONLY};
-use crate::replay_v1::wire::{chunk_to_wire, slots_from_wire};
+use crate::replay_v1::wire::{chunk_to_wire, others_to_wire, slots_from_wire};
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
@@ -109,7 +109,7 @@ impl Connection {
         let bearer = channel.bearer().cloned();
         let channel = NamedChannel::new(channel, connections.number.clone());
         let mut greeter = service(channel.clone());
-        let hello = match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
+        let mut hello = match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
             Ok(Ok(hello)) => hello.into_inner(),
             Ok(Err(status)) if status.code() == Code::Unimplemented => return Ok(Greeting::NoService),
             Ok(Err(status)) => return Err(from_status(&status, peer)),
@@ -137,7 +137,7 @@ impl Connection {
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat);
-        link.note_foreign_keys(hello.shard.as_ref().is_some_and(|shard| shard.has_foreign_keys));
+        link.note_shard(hello.shard.as_mut());
         let (peer, service) = (peer.to_owned(), service(channel.clone()));
         Ok(Greeting::Connected(Arc::new(Self {
             peer,
@@ -185,7 +185,8 @@ impl Connection {
     /// Returns the items of an insert: one batch for each chunk and table, those of a table one after another.
     fn item_batches(&self, insert: RowInsert, keys: &[ItemKey]) -> Vec<ItemBatch> {
         let RowInsert { chunk, more, rows_per_item, tables } = insert;
-        let batch = |table, keys: &[ItemKey], priorities, takes_largest, chunk: &Chunk| ItemBatch {
+        let batch = |table: String, keys: &[ItemKey], priorities, takes_largest, chunk: &Chunk| ItemBatch {
+            others: self.others(&table, takes_largest),
             table,
             keys: keys.to_vec(),
             priorities,
@@ -221,6 +222,11 @@ impl Connection {
         }
         largest::note(&self.peer, table, priorities.values.iter().copied());
         priorities
+    }
+
+    /// Returns what the client knows of the other shards of a cluster, for items that take the largest priority.
+    pub fn others(&self, table: &str, takes_largest: bool) -> Option<OtherShards> {
+        takes_largest.then(|| self.link.others(table)).flatten().map(others_to_wire)
     }
 
     /// Draws a batch and waits for it. Dropping the future withdraws the draw.

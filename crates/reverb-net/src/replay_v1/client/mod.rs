@@ -10,6 +10,7 @@ mod receipts;
 mod sample_answers;
 mod sample_link;
 mod session;
+mod shard_priorities;
 mod stock_call;
 mod write_link;
 

@@ -148,6 +148,7 @@ async fn read(
         }
         if let Some(Kind::RaceReport(report)) = &response.kind {
             link.note_foreign_keys(report.has_foreign_keys);
+            link.note_largest(&report.largest);
         }
         if let Some(result) = take(&mut incoming, response) {
             incoming.remove(&request_id);

@@ -1,15 +1,16 @@
 //! What the connections of one client have in common: the number that balancers stick to, and the server behind them.
 
 use super::receipts::Receipts;
+use super::shard_priorities::ShardPriorities;
 use crate::replay_v1::headers::hex;
 use crate::replay_v1::proto;
-use crate::replay_v1::wire::load_from_wire;
+use crate::replay_v1::wire::{largest_from_wire, load_from_wire};
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Bearer;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use reverb_core::{Error, KeySlots, fork, random_key};
+use reverb_core::{Error, KeySlots, LargestSeen, fork, random_key};
 use reverb_service::Load;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -41,6 +42,8 @@ pub struct Connections {
     /// The value of the header that balancers stick to.
     pub number: HeaderValue,
     places: Mutex<HashMap<String, Known>>,
+    /// What shards have told of the largest priorities of their tables.
+    pub priorities: ShardPriorities,
 }
 
 /// What is known of one place.
@@ -73,6 +76,8 @@ pub struct Link {
     /// What the server has last said of its load, and when.
     load: Mutex<Option<(Load, Instant)>>,
     has_foreign_keys: AtomicBool,
+    /// The shard that the server is, and the names of its tables.
+    shard: OnceLock<(u32, Vec<String>)>,
 }
 
 impl Default for Session {
@@ -117,7 +122,12 @@ impl Session {
 impl Connections {
     fn new(id: u64) -> Self {
         let number = hex(&id.to_be_bytes());
-        Self { generation: fork::generation(), number, places: Mutex::default() }
+        Self {
+            generation: fork::generation(),
+            number,
+            places: Mutex::default(),
+            priorities: ShardPriorities::default(),
+        }
     }
 
     /// Whether a balancer may spread the streams of a connection to this server over several: a stream was refused, or
@@ -156,6 +166,7 @@ impl Connections {
             bearer,
             load: Mutex::new(None),
             has_foreign_keys: AtomicBool::new(false),
+            shard: OnceLock::new(),
         });
         let mut places = link.connections.places.lock();
         let known = places.entry(link.place.clone()).or_default();
@@ -191,6 +202,9 @@ impl Link {
     fn set_over(&self) {
         self.is_over.store(true, Relaxed);
         self.set_broken();
+        if let Some((shard, _)) = self.shard.get() {
+            self.connections.priorities.forget(*shard);
+        }
     }
 
     /// Marks the connection as failed if another server has refused a part of it, or if its server was stopped for good.
@@ -221,8 +235,37 @@ impl Link {
     pub fn note_load(&self, load: Option<proto::Load>) {
         if let Some(load) = load {
             self.note_foreign_keys(load.has_foreign_keys);
-            *self.load.lock() = Some((load_from_wire(load), Instant::now()));
+            self.note_largest(&load.largest);
+            *self.load.lock() = Some((load_from_wire(&load), Instant::now()));
         }
+    }
+
+    /// Notes what the server says of its shard, if it is one. The names of the tables, which are many bytes, are taken out.
+    pub fn note_shard(&self, shard: Option<&mut proto::Shard>) {
+        let Some(shard) = shard else { return };
+        self.note_foreign_keys(shard.has_foreign_keys);
+        let tables = std::mem::take(&mut shard.tables);
+        self.shard.get_or_init(|| {
+            self.connections.priorities.set_server(&shard.cluster, shard.id, &self.server);
+            (shard.id, tables)
+        });
+        self.note_largest(&std::mem::take(&mut shard.largest));
+    }
+
+    /// Notes what a shard says of the largest priorities of its tables.
+    pub fn note_largest<'a>(&self, told: impl IntoIterator<Item = &'a proto::Largest>) {
+        let Some((shard, tables)) = self.shard.get() else { return };
+        for largest in told {
+            if let Some(table) = tables.get(largest.table as usize) {
+                self.connections.priorities.note(*shard, &self.server, table, largest_from_wire(largest));
+            }
+        }
+    }
+
+    /// Returns the largest priority of a table that the other shards have seen, if that is above the server's own.
+    pub fn others(&self, table: &str) -> Option<LargestSeen> {
+        let (shard, _) = self.shard.get()?;
+        self.connections.priorities.others(*shard, table)
     }
 
     /// Whether the server has said that an item with a key of another shard has been in one of its tables.

@@ -4,7 +4,7 @@ use super::last_word::end_stopped;
 use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::held_memory::CHUNK_BYTES;
-use crate::replay_v1::proto::{InsertRequest, InsertResponse};
+use crate::replay_v1::proto::{InsertRequest, InsertResponse, ItemBatch};
 use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::{
     LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire, load_to_wire,
@@ -13,7 +13,7 @@ use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::decoding::{decode, on_bytes, on_items};
 use reverb_service::insert::{InsertGroup, wait_for_inserts};
-use reverb_service::{Inserter, Notice, Peer, Replay, StreamKind};
+use reverb_service::{Inserter, Notice, Peer, Replay, StreamKind, TableHandle};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -161,24 +161,37 @@ impl InsertStreamTask {
         }
         if self.handles.contains_key(&request_id) {
             let error = Error::invalid(format!("request id {request_id} is already in use"));
-            return self.answer(request_id, Err(error)).await;
+            return self.answer(request_id, &[], Err(error)).await;
         }
-        let size = request_bytes(&request);
+        let (size, tables) = (request_bytes(&request), self.told_tables(&request));
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
         match self.begin(request, size).await {
             Ok(calls) if calls.iter().all(|call| matches!(call, Call::Done(Ok(())))) => {
-                self.answer(request_id, Ok(())).await
+                self.answer(request_id, &tables, Ok(())).await
             }
             Ok(calls) => {
                 let held = HeldBytes::new(&self.held, size);
                 let (replay, peer) = (self.replay.clone(), self.peer.clone());
-                let handle =
-                    self.waiting.spawn(wait(request_id, (replay, peer), calls, deadline, self.answers.clone(), held));
+                let waits = wait((request_id, tables), (replay, peer), calls, deadline, self.answers.clone(), held);
+                let handle = self.waiting.spawn(waits);
                 self.handles.insert(request_id, handle);
                 Ok(())
             }
-            Err(error) => self.answer(request_id, Err(error)).await,
+            Err(error) => self.answer(request_id, &tables, Err(error)).await,
         }
+    }
+
+    /// Returns the tables of a request whose largest priorities the answer of a shard tells.
+    fn told_tables(&self, request: &InsertRequest) -> Vec<TableHandle> {
+        let mut tables: Vec<TableHandle> = Vec::new();
+        if self.replay.shard().is_some() {
+            for ItemBatch { table: name, .. } in &request.batches {
+                if !tables.iter().any(|table| table.name() == name) {
+                    tables.extend(self.replay.table(name).ok().cloned());
+                }
+            }
+        }
+        tables
     }
 
     /// Begins to insert the items of a request, whose memory is `size` bytes.
@@ -202,11 +215,12 @@ impl InsertStreamTask {
                 match groups.last_mut() {
                     // Neighbours are one insert: rows of different shapes come in a chunk each.
                     Some(last) if last.table.name() == batch.table => {
-                        last.items.extend(items_from_wire(batch, &chunks)?);
+                        last.items.extend(items_from_wire(batch, &last.table, &chunks)?);
                     }
                     _ => {
                         let table = self.replay.served(&batch.table)?;
-                        groups.push(InsertGroup { table, items: items_from_wire(batch, &chunks)? });
+                        let items = items_from_wire(batch, &table, &chunks)?;
+                        groups.push(InsertGroup { table, items });
                     }
                 }
             }
@@ -216,8 +230,8 @@ impl InsertStreamTask {
         on_items(items, || on_bytes(size, insert))
     }
 
-    async fn answer(&self, request_id: u64, result: Result<()>) -> std::result::Result<(), ()> {
-        let answer = answer(&self.replay, request_id, result).await;
+    async fn answer(&self, request_id: u64, tables: &[TableHandle], result: Result<()>) -> std::result::Result<(), ()> {
+        let answer = answer(&self.replay, request_id, tables, result).await;
         self.answers.send(Ok(answer)).await.map_err(|_| ())
     }
 }
@@ -231,7 +245,7 @@ fn request_bytes(request: &InsertRequest) -> usize {
 }
 
 async fn wait(
-    request_id: u64,
+    (request_id, tables): (u64, Vec<TableHandle>),
     (replay, peer): (Arc<Replay>, Arc<Peer>),
     calls: Vec<Call<()>>,
     deadline: Option<Instant>,
@@ -248,22 +262,22 @@ async fn wait(
         }));
     };
     let result = wait_for_inserts(calls, deadline, notice).await;
-    let _gone = answers.send(Ok(answer(&replay, request_id, result).await)).await;
+    let _gone = answers.send(Ok(answer(&replay, request_id, &tables, result).await)).await;
     request_id
 }
 
-async fn answer(replay: &Replay, request_id: u64, result: Result<()>) -> InsertResponse {
+async fn answer(replay: &Replay, request_id: u64, tables: &[TableHandle], result: Result<()>) -> InsertResponse {
     let failure = match result {
         Ok(()) => None,
         Err(error) => Some(to_failure(&replay.as_told(error).await)),
     };
-    InsertResponse { request_id, failure, load: load_to_wire(replay), ..InsertResponse::default() }
+    InsertResponse { request_id, failure, load: load_to_wire(replay, tables), ..InsertResponse::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay_v1::proto::{Chunk, ColumnSpec, ItemBatch};
+    use crate::replay_v1::proto::{Chunk, ColumnSpec};
     use crate::tables::{Recorder, uniform};
     use reverb_core::DType;
     use reverb_service::Transport;

@@ -20,7 +20,7 @@ use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
 use crate::replay_v1::version::{CAPABILITIES, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::{
-    changes_from_wire, got_to_wire, newer_to_wire, peeked_to_wire, shard_to_wire, status_to_wire,
+    changes_from_wire, got_to_wire, largest_to_wire, newer_to_wire, peeked_to_wire, shard_to_wire, status_to_wire,
 };
 use reverb_core::Error;
 use reverb_observe::documents::observed;
@@ -135,17 +135,19 @@ impl ReplayService for Router {
         }
         let updates: Vec<_> = update_keys.into_iter().zip(priorities).collect();
         let (count, deletes) = (updates.len() + delete_keys.len(), delete_keys.len());
-        let mutated = mutate(count, move || table.mutate(&updates, &delete_keys)).await;
+        let handle = table.clone();
+        let mutated = mutate(count, move || handle.mutate(&updates, &delete_keys)).await;
         let mutated = if deletes > 0 { audited.done(deletes, mutated) } else { mutated };
         let num_changed = mutated.map_err(|error| to_status(&error))?;
-        Ok(Response::new(MutateResponse { num_changed: Some(num_changed) }))
+        let largest = largest_to_wire(&self.replay, &table);
+        Ok(Response::new(MutateResponse { num_changed: Some(num_changed), largest }))
     }
 
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
         let audited = Audited::new(&request, "reset", &request.get_ref().table);
         let table = self.table(&request.into_inner().table)?;
-        audited.done(0, reset(table).await).map_err(|error| to_status(&error))?;
-        Ok(Response::new(ResetResponse {}))
+        audited.done(0, reset(table.clone()).await).map_err(|error| to_status(&error))?;
+        Ok(Response::new(ResetResponse { largest: largest_to_wire(&self.replay, &table) }))
     }
 
     async fn configure(&self, request: Request<ConfigureRequest>) -> Result<Response<ConfigureResponse>, Status> {

@@ -14,7 +14,7 @@ use reverb_service::decoding::decode;
 use reverb_service::insert::check_size_of;
 use reverb_service::write_ledger::LedgerGuard;
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Inserter, Peer, Replay, StreamKind};
+use reverb_service::{Inserter, Peer, Replay, StreamKind, TableHandle};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +120,8 @@ struct WriteStreamTask {
     layouts: LayoutCache,
     queue: WriteQueue,
     guard: LedgerGuard,
+    /// The tables of the items so far, whose largest priorities a shard tells.
+    told_tables: Vec<TableHandle>,
     /// Time after which an empty message is sent while items wait.
     beat_after: Duration,
 }
@@ -131,6 +133,7 @@ impl WriteStreamTask {
             held: HeldMemory::default(),
             layouts: LayoutCache::default(),
             queue: WriteQueue::new(from, Some(Arc::clone(&guard.ledger))),
+            told_tables: Vec::new(),
             beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
             replay,
             guard,
@@ -252,7 +255,10 @@ impl WriteStreamTask {
     /// Inserts an item, or queues it. Fails if its message is not valid.
     fn push(&mut self, sequence: u64, message: &WriteItem, done: &mut Done) -> Result<()> {
         let table = self.replay.table(&message.table)?;
-        let item = write_item_from_wire(message, &self.known)?;
+        if self.replay.shard().is_some() && !self.told_tables.iter().any(|told| told.name() == message.table) {
+            self.told_tables.push(table.clone());
+        }
+        let item = write_item_from_wire(message, table, &self.known)?;
         let waited = self.queue.num_waiting();
         self.queue.push(table, Arrival { sequence, item, is_validated: !message.not_validated }, done);
         if self.queue.num_waiting() > waited {
@@ -267,7 +273,8 @@ impl WriteStreamTask {
 
     /// Makes the message that reports the results of items.
     fn answer(&mut self, done: Done) -> WriteResponse {
-        let mut response = WriteResponse { load: load_to_wire(&self.replay), ..WriteResponse::default() };
+        let mut response =
+            WriteResponse { load: load_to_wire(&self.replay, &self.told_tables), ..WriteResponse::default() };
         for (sequence, result) in done {
             match result {
                 Ok(()) => {

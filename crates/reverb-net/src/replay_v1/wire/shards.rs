@@ -1,8 +1,8 @@
 //! Converts the shard that a server is to a message and back.
 
 use crate::replay_v1::proto as replay;
-use reverb_core::{Error, KeySlots, Result};
-use reverb_service::{Load, Replay, Shard};
+use reverb_core::{Error, KeySlots, LargestSeen, NewPriority, Result};
+use reverb_service::{Load, Replay, Shard, TableHandle};
 
 /// Says which shard a server is. `None` if it is none.
 pub fn shard_to_wire(server: &Replay) -> Option<replay::Shard> {
@@ -12,18 +12,49 @@ pub fn shard_to_wire(server: &Replay) -> Option<replay::Shard> {
         max_shards: shard.max_shards(),
         cluster: shard.cluster().into(),
         has_foreign_keys: server.has_foreign_keys(),
+        tables: server.tables().iter().map(|table| table.name().into()).collect(),
+        largest: all_largest(server, server.tables()),
     })
 }
 
-/// Says how full a shard is. `None` if the server is none.
-pub fn load_to_wire(server: &Replay) -> Option<replay::Load> {
+/// Says how full a shard is, and the largest priorities of these tables. `None` if the server is none.
+pub fn load_to_wire(server: &Replay, tables: &[TableHandle]) -> Option<replay::Load> {
     server.shard()?;
     let Load { bytes, waiting_inserts } = server.load();
-    Some(replay::Load { bytes, waiting_inserts, has_foreign_keys: server.has_foreign_keys() })
+    let (has_foreign_keys, largest) = (server.has_foreign_keys(), all_largest(server, tables));
+    Some(replay::Load { bytes, waiting_inserts, has_foreign_keys, largest })
+}
+
+fn all_largest(server: &Replay, tables: &[TableHandle]) -> Vec<replay::Largest> {
+    tables.iter().filter_map(|table| largest_to_wire(server, table)).collect()
+}
+
+/// Says what the largest priority of a table is. `None` if the server is no shard.
+pub fn largest_to_wire(server: &Replay, table: &TableHandle) -> Option<replay::Largest> {
+    server.shard()?;
+    let number = table.number()?;
+    let LargestSeen { priority, epoch } = table.with_table(|table| table.largest_seen());
+    Some(replay::Largest { table: number, priority, epoch })
+}
+
+/// Returns the largest priority of a table.
+pub fn largest_from_wire(&replay::Largest { priority, epoch, .. }: &replay::Largest) -> LargestSeen {
+    LargestSeen { priority, epoch }
+}
+
+/// Says what a client knows of the other shards.
+pub fn others_to_wire(LargestSeen { priority, epoch }: LargestSeen) -> replay::OtherShards {
+    replay::OtherShards { largest_priority: priority, epoch }
+}
+
+/// Returns the priority of an item, whose client may know of other shards.
+pub fn priority_beside(table: &TableHandle, given: NewPriority, others: Option<&replay::OtherShards>) -> NewPriority {
+    let Some(&replay::OtherShards { largest_priority: priority, epoch }) = others else { return given };
+    table.with_table(|table| table.largest_of_all(given, LargestSeen { priority, epoch }))
 }
 
 /// Returns how full a shard is.
-pub fn load_from_wire(load: replay::Load) -> Load {
+pub fn load_from_wire(load: &replay::Load) -> Load {
     Load { bytes: load.bytes, waiting_inserts: load.waiting_inserts }
 }
 
@@ -51,6 +82,7 @@ mod tests {
             max_shards,
             cluster: cluster.into(),
             has_foreign_keys: true,
+            ..replay::Shard::default()
         };
         let slots = slots_from_wire(Some(&shard(7, 16, "replay")), "here").unwrap();
         assert_eq!(slots, KeySlots::of_shard(7, 16).unwrap());
