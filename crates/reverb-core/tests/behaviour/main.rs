@@ -9,6 +9,7 @@ mod copied;
 mod counters;
 mod frames;
 mod interleaved;
+mod largest;
 mod merge;
 mod packed;
 mod pattern;

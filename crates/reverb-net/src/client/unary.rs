@@ -152,9 +152,7 @@ impl Call for Reset<'_> {
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {
         let request = ResetRequest { table: self.table.into() };
-        let reset = connection.unary(deadline, async |mut service| service.reset(request).await).await?;
-        connection.link.note_largest(&reset.largest);
-        Ok(())
+        connection.unary(deadline, async |mut service| service.reset(request).await).await.map(drop)
     }
 
     async fn dm_reverb(self, connection: &dm_reverb::Connection, deadline: Option<Instant>) -> Result<()> {

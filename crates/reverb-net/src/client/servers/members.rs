@@ -410,3 +410,24 @@ impl Members {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_gone_if_its_name_has_none_of_its_addresses_any_more() {
+        let at = |addresses: &[&str]| addresses.iter().map(|&address| Endpoint::from(address)).collect::<Vec<_>>();
+        let mut members = Members::of_name();
+        let now = Instant::now();
+        assert!(members.settle_look_up(Ok(at(&["a:1", "b:1", "c:1", "d:1"])), now).is_empty());
+        // The fourth was never reached.
+        for (member, shard) in members.list.iter_mut().zip([3, 7, 200]) {
+            member.shard = Some(shard);
+        }
+        assert!(members.settle_look_up(Err(Error::Unavailable("the name".into())), now).is_empty());
+        assert_eq!(members.settle_look_up(Ok(at(&["a:1", "e:1"])), now), [7, 200]);
+        members.list[1].shard = Some(3);
+        assert!(members.settle_look_up(Ok(at(&["e:1"])), now).is_empty(), "it has another address");
+    }
+}

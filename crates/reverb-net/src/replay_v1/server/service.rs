@@ -146,8 +146,8 @@ impl ReplayService for Router {
     async fn reset(&self, request: Request<ResetRequest>) -> Result<Response<ResetResponse>, Status> {
         let audited = Audited::new(&request, "reset", &request.get_ref().table);
         let table = self.table(&request.into_inner().table)?;
-        audited.done(0, reset(table.clone()).await).map_err(|error| to_status(&error))?;
-        Ok(Response::new(ResetResponse { largest: largest_to_wire(&self.replay, &table) }))
+        audited.done(0, reset(table).await).map_err(|error| to_status(&error))?;
+        Ok(Response::new(ResetResponse {}))
     }
 
     async fn configure(&self, request: Request<ConfigureRequest>) -> Result<Response<ConfigureResponse>, Status> {
