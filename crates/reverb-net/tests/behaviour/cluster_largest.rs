@@ -147,20 +147,21 @@ async fn a_shard_without_priorities_does_not_add_a_1_to_those_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_before_a_reset_counts_also_for_clients_that_have_not_heard_of_it() {
     let shards = start();
-    // Which shard gets an item first is chosen at random.
-    for _ in 0..20 {
-        raise(&shards[0], 40.0).await;
-        raise(&shards[1], 30.0).await;
-        let (client, other) = (connect(&shards).await, connect(&shards).await);
-        client.call(Reset { table: "table" }, soon()).await.unwrap();
-        assert_eq!(largest_at(&client, &shards[1]).await, 1.0);
-        for shard in [1, 0, 1, 0] {
-            assert_eq!(largest_at(&other, &shards[shard]).await, 1.0);
-        }
-        raise(&shards[0], 20.0).await;
-        client.call(Info, soon()).await.unwrap();
-        assert_eq!(largest_at(&client, &shards[1]).await, 20.0);
+    raise(&shards[0], 40.0).await;
+    raise(&shards[1], 30.0).await;
+    shards[0].fill(&[1; 1000]).await;
+    let (client, other) = (connect(&shards).await, connect(&shards).await);
+    // It knows from now on that this shard is full, and writes to the other.
+    insert_at(&other, &shards[0], &vec![1.0].into()).await;
+    client.call(Reset { table: "table" }, soon()).await.unwrap();
+    assert_eq!(largest_at(&client, &shards[1]).await, 1.0);
+    for _ in 0..3 {
+        let key = insert(&other, Priorities::largest()).await;
+        assert_eq!(shards[1].priority(key), Some(1.0));
     }
+    raise(&shards[0], 20.0).await;
+    client.call(Info, soon()).await.unwrap();
+    assert_eq!(largest_at(&client, &shards[1]).await, 20.0);
 }
 
 /// Waits until the client has noticed that so many shards are connected.
