@@ -86,7 +86,9 @@ impl ShardPriorities {
 impl State {
     fn forget(&mut self, shard: u32) {
         self.servers.remove(&shard);
-        self.tables.values_mut().for_each(|of_shards| drop(of_shards.remove(&shard)));
+        for of_shards in self.tables.values_mut() {
+            of_shards.remove(&shard);
+        }
     }
 }
 

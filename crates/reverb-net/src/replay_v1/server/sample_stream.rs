@@ -9,9 +9,7 @@ use crate::grpc::service::stopped;
 use crate::replay_v1::proto::{self as replay, Choice, Draw, SampleRequest, sample_request};
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::to_failure;
-use crate::replay_v1::wire::{
-    batch_to_wire, largest_to_wire, race_from_wire, report_to_wire, stock_from_wire, tally_from_wire,
-};
+use crate::replay_v1::wire::{batch_to_wire, race_from_wire, report_of_server, stock_from_wire, tally_from_wire};
 use parking_lot::Mutex;
 use reverb_core::gather::decoded_bytes;
 use reverb_core::{Drawn, Error, Result};
@@ -294,9 +292,7 @@ impl SampleStreamTask {
             race.known.as_ref().map(|known| table.hear_learner(&tally_from_wire(Some(known))?)).transpose()?;
         let learner = learner.map(|()| race.learner);
         let (report, lease) = table.race(asked)?;
-        let has_foreign_keys = self.replay.has_foreign_keys();
-        let largest = largest_to_wire(&self.replay, &table);
-        let report = replay::RaceReport { has_foreign_keys, largest, ..report_to_wire(&report) };
+        let report = report_of_server(&self.replay, &table, &report);
         self.held.add(request_id, table, lease, race.squeeze_time, hold, learner);
         Ok(report)
     }

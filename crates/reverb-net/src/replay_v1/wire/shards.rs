@@ -1,7 +1,8 @@
 //! Converts the shard that a server is to a message and back.
 
+use super::races::report_to_wire;
 use crate::replay_v1::proto as replay;
-use reverb_core::{Error, KeySlots, LargestSeen, NewPriority, Result};
+use reverb_core::{Error, KeySlots, LargestSeen, NewPriority, RaceReport, Result};
 use reverb_service::{Load, Replay, Shard, TableHandle};
 
 /// Says which shard a server is. `None` if it is none.
@@ -35,6 +36,12 @@ pub fn largest_to_wire(server: &Replay, table: &TableHandle) -> Option<replay::L
     let number = table.number()?;
     let LargestSeen { priority, epoch } = table.with_table(|table| table.largest_seen());
     Some(replay::Largest { table: number, priority, epoch })
+}
+
+/// Makes the message of a report of a race, with what a shard tells.
+pub fn report_of_server(server: &Replay, table: &TableHandle, report: &RaceReport) -> replay::RaceReport {
+    let (has_foreign_keys, largest) = (server.has_foreign_keys(), largest_to_wire(server, table));
+    replay::RaceReport { has_foreign_keys, largest, ..report_to_wire(report) }
 }
 
 /// Returns the largest priority of a table.
