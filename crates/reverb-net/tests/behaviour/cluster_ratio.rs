@@ -232,7 +232,9 @@ async fn items_of_a_table_that_comes_later_wait_until_the_writer_takes_part_in_i
         }
     }
     for number in 0..20 {
-        environments.iter_mut().for_each(|steps| drop(writer.write_to("later", steps, number)));
+        for steps in &mut environments {
+            writer.write_to("later", steps, number);
+        }
     }
     told(&writer).await;
     // Where several shards insert at once, by the room of a publication more.
