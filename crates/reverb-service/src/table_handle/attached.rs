@@ -1,7 +1,7 @@
 //! Clients of a cluster that are attached to a table of a shard, and the task that lets its room go on while there are any.
 
-use super::handle::{TableHandle, now_nanos};
-use super::room::{Room, RoomDeliveries, RoomMessage};
+use super::handle::TableHandle;
+use super::room::{Room, RoomDeliveries, RoomMessage, new_start};
 use super::state::TableState;
 use crate::shard::Shard;
 use reverb_core::published_room::{PUBLISH_EVERY, Tally};
@@ -57,15 +57,15 @@ impl TableHandle {
             room.name_shards(shards)?;
             let id = NEXT_MEMBER.fetch_add(1, Relaxed);
             let (deliveries, is_first) = room.attach(id, learner);
-            Ok(Some((id, room.limiter.clone(), deliveries, is_first)))
+            Ok(Some((id, room.limiter.clone(), deliveries, is_first.then_some(room.start))))
         });
         let attached = attached.map_err(|error| match error {
             Error::InvalidArgument(text) => Error::invalid(format!("table `{}` of a cluster: {text}", self.name())),
             error => error,
         })?;
-        Ok(attached.map(|(id, limiter, deliveries, is_first)| {
-            if is_first {
-                tokio::spawn(drive(self.clone()));
+        Ok(attached.map(|(id, limiter, deliveries, undriven)| {
+            if let Some(start) = undriven {
+                tokio::spawn(drive(self.clone(), start));
             }
             (RoomLink { table: self.clone(), id, limiter }, deliveries)
         }))
@@ -92,15 +92,10 @@ impl TableHandle {
         });
     }
 
-    /// Makes a tick. Returns whether there are others to come.
-    fn tick_room(&self) -> bool {
-        let (goes_on, waits) = self.upkeep(|state| {
-            let TableState { room: slot, table, queues, closed, .. } = state;
-            let Some(room) = slot else { return (false, false) };
-            if room.limiter != table.config().rate_limiter {
-                *slot = room.remade(table, new_start()).map(Box::new);
-                return (slot.is_some() && !*closed, true);
-            }
+    /// Makes a tick of the room with this start. Returns whether there are others to come.
+    fn tick_room(&self, start: u64) -> bool {
+        let (goes_on, waits) = self.upkeep(|TableState { room, table, queues, closed, .. }| {
+            let Some(room) = room.as_mut().filter(|room| room.start == start) else { return (false, false) };
             let goes_on = room.tick(table);
             (goes_on && !*closed, !queues.inserts.is_empty())
         });
@@ -111,11 +106,6 @@ impl TableHandle {
     }
 }
 
-/// The time, which no earlier start of the shard has.
-fn new_start() -> u64 {
-    now_nanos() / 1000
-}
-
 fn check_ids(shard: &Shard, ids: &[u32]) -> Result<()> {
     match ids.iter().find(|id| **id >= shard.max_shards()) {
         None => Ok(()),
@@ -123,12 +113,12 @@ fn check_ids(shard: &Shard, ids: &[u32]) -> Result<()> {
     }
 }
 
-async fn drive(table: TableHandle) {
+async fn drive(table: TableHandle, start: u64) {
     let mut ticks = tokio::time::interval(PUBLISH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !table.tick_room() {
+        if !table.tick_room(start) {
             return;
         }
     }

@@ -65,6 +65,7 @@ impl TableHandle {
                 state.table.upkeep().expect_untracked(undelivered);
             }
             self.publish(state.table.config());
+            state.settle_room();
             Ok(shrinking)
         })?;
         while self.with_table_mut(|table, removed| table.shrink(&mut shrinking, OPERATIONS_PER_LOCK, removed)) {}
@@ -94,7 +95,9 @@ impl TableHandle {
         let old = self.change(|state, _| {
             self.publish(table.config());
             let replace = |old: &mut Table| std::mem::replace(old, table);
-            state.table.change(replace, |_, _, note| note(Change::Restored))
+            let old = state.table.change(replace, |_, _, note| note(Change::Restored));
+            state.remake_room();
+            old
         });
         drop(old);
     }

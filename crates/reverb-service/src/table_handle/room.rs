@@ -11,7 +11,7 @@ use reverb_core::published_room::{
 use reverb_core::{Error, LimiterKind, RateLimiterConfig, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -76,6 +76,8 @@ pub struct Room {
     pub limiter: RateLimiterConfig,
     shard: Shard,
     id: u32,
+    /// Which start of the shard it is.
+    pub start: u64,
     made: Instant,
     /// The ids of all shards that a client has named.
     map: BTreeSet<u32>,
@@ -110,6 +112,11 @@ fn size_of(table: &Table) -> u64 {
     inserts.saturating_sub(deletes)
 }
 
+/// The time in microseconds, which no earlier start of the shard has.
+pub fn new_start() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as u64)
+}
+
 impl Room {
     /// Makes the room of a shard. `start` is greater than that of any earlier room of this shard; `tally` is what is known of
     /// those.
@@ -135,6 +142,7 @@ impl Room {
             limiter,
             shard,
             id,
+            start,
             made: Instant::now(),
             map,
             seen: table.totals(),
@@ -150,9 +158,14 @@ impl Room {
     pub fn remade(&self, table: &Table, start: u64) -> Option<Self> {
         let is_ratio = table.limiter_view().kind() == LimiterKind::Ratio;
         let made = || Self::new(table, (self.id, start), self.map.clone(), self.shard.tally().clone()).ok();
-        let room = is_ratio.then(made)??;
-        Some(Self { is_driven: true, ..room })
+        is_ratio.then(made)?
     }
+
+    /// Whether this is still the room of a table with these options.
+    pub fn is_of(&self, table: &Table) -> bool {
+        self.limiter == table.config().rate_limiter && table.limiter_view().kind() == LimiterKind::Ratio
+    }
+
     fn now(&self) -> Duration {
         self.made.elapsed()
     }

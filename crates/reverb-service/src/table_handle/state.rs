@@ -3,7 +3,7 @@
 use super::inserts_by_client::InsertsByClient;
 use super::journal::{Change, JournaledTable};
 use super::requests::{Ended, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
-use super::room::{Gate, Room};
+use super::room::{Gate, Room, new_start};
 use reverb_core::Table;
 use reverb_core::published_room::Tally;
 use std::time::{Duration, Instant};
@@ -95,6 +95,18 @@ impl TableState {
             None => Gate::LOCAL,
             Some(room) => room.gate(&self.table),
         }
+    }
+
+    /// Makes the room anew, or drops it, if the options of the table have changed in what concerns it.
+    pub fn settle_room(&mut self) {
+        if self.room.as_ref().is_some_and(|room| !room.is_of(&self.table)) {
+            self.remake_room();
+        }
+    }
+
+    /// Makes the room anew for a table that has changed, or drops it.
+    pub fn remake_room(&mut self) {
+        self.room = self.room.take().and_then(|room| room.remade(&self.table, new_start())).map(Box::new);
     }
 
     /// Lets the clocks run while requests wait.

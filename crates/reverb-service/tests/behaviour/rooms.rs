@@ -349,3 +349,50 @@ async fn draws_at_one_shard_are_counted_and_a_new_limiter_asks_clients_to_come_a
     let (inserts, _) = totals(&tables);
     assert!((85..=88).contains(&inserts), "{inserts}");
 }
+
+/// Tables of shards that a client has left.
+async fn left(limiter: &RateLimiterConfig) -> Vec<TableHandle> {
+    let tables = tables(limiter);
+    drop(Client::new(1, &tables));
+    sleep(SETTLED).await;
+    tables
+}
+
+fn set_limiter(table: &TableHandle, limiter: &RateLimiterConfig) {
+    let changes = TableChanges { rate_limiter: Some(limiter.clone()), ..TableChanges::default() };
+    table.configure(&changes).unwrap();
+}
+
+fn unlimited() -> RateLimiterConfig {
+    ratio(1.0, -f64::MAX, f64::MAX)
+}
+
+async fn ends_soon(waiting: Waiting<()>) {
+    waiting.result(Some((Instant::now() + SETTLED).into_std()), silent).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_clients_a_limiter_without_a_ratio_lets_inserts_go_at_once() {
+    let tables = left(&ratio(1.0, -20.0, 40.0)).await;
+    let stuck = waiting(&tables[0], 0, 100);
+    set_limiter(&tables[0], &unlimited());
+    ends_soon(stuck).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_clients_a_restored_table_without_a_ratio_lets_inserts_go_at_once() {
+    let tables = left(&ratio(1.0, -20.0, 40.0)).await;
+    let stuck = waiting(&tables[0], 0, 100);
+    tables[0].restore(Table::new(TableConfig { rate_limiter: unlimited(), ..config("replay") }).unwrap());
+    ends_soon(stuck).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_clients_another_ratio_is_that_of_all_who_come() {
+    let tables = left(&ratio(1.0, -20.0, 40.0)).await;
+    let stuck = waiting(&tables[0], 0, 70);
+    tables.iter().for_each(|table| set_limiter(table, &ratio(1.0, -20.0, 80.0)));
+    assert!(stuck.explain().contains("no client of the cluster"), "{}", stuck.explain());
+    let _client = Client::new(2, &tables);
+    ends_soon(stuck).await;
+}
