@@ -81,6 +81,11 @@ impl ShardKeys {
         Self { slots, has_foreign: AtomicBool::new(false) }
     }
 
+    /// Returns the id of the shard.
+    pub fn shard_id(&self) -> u32 {
+        self.slots.id()
+    }
+
     /// Notes the key of an item that enters a table.
     #[inline]
     pub fn note(&self, key: ItemKey) {

@@ -5,6 +5,7 @@ use crate::common::{
     MAX_MESSAGE_SIZE, Receive, SOON, addresses, chunk, config, dm_inserts, draw, eventually, queue, rows, server,
     uniform,
 };
+use reverb_core::published_room::Tally;
 use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
 use reverb_core::{DType, KeySlots, MAX_SHARDS, NewItem, Table, Trajectory};
 use reverb_net::client::writer::{Session, SessionOptions};
@@ -289,7 +290,7 @@ async fn foreign_keys_of_a_checkpoint_are_noticed() {
         let trajectory = Trajectory::rows(chunk(&[1]), 0, 1).unwrap();
         let item = NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
         restored.restore_item(item, 1).unwrap();
-        server.replay().table("table").unwrap().restore(restored);
+        server.replay().table("table").unwrap().restore(restored, &Tally::default());
         assert_eq!(tells_foreign_keys(&server).await, key == FOREIGN);
     }
 }

@@ -1,10 +1,10 @@
 //! Clients of a cluster that are attached to a table of a shard, and the task that lets its room go on while there are any.
 
 use super::handle::TableHandle;
-use super::room::{Room, RoomDeliveries, RoomMessage, new_start};
+use super::room::{Room, RoomDeliveries, RoomMessage};
 use super::state::TableState;
 use crate::shard::Shard;
-use reverb_core::published_room::{PUBLISH_EVERY, Tally};
+use reverb_core::published_room::{Incarnation, PUBLISH_EVERY, Tally};
 use reverb_core::{Error, LimiterKind, RateLimiterConfig, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::MissedTickBehavior;
@@ -49,31 +49,24 @@ impl TableHandle {
                 return Ok(None);
             }
             if state.room.is_none() {
-                let map = shards.iter().copied().chain([shard.id()]).collect();
-                let tally = state.restored_tally.clone();
-                state.room = Some(Box::new(Room::new(&state.table, (shard.id(), new_start()), map, tally)?));
+                state.make_room(shard.id(), shards.iter().copied().chain([shard.id()]).collect())?;
             }
             let Some(room) = &mut state.room else { return Ok(None) };
             room.name_shards(shards)?;
             let id = NEXT_MEMBER.fetch_add(1, Relaxed);
             let (deliveries, is_first) = room.attach(id, learner);
-            Ok(Some((id, room.limiter.clone(), deliveries, is_first.then_some(room.start))))
+            Ok(Some((id, room.limiter.clone(), deliveries, is_first.then_some(room.incarnation))))
         });
         let attached = attached.map_err(|error| match error {
             Error::InvalidArgument(text) => Error::invalid(format!("table `{}` of a cluster: {text}", self.name())),
             error => error,
         })?;
         Ok(attached.map(|(id, limiter, deliveries, undriven)| {
-            if let Some(start) = undriven {
-                tokio::spawn(drive(self.clone(), start));
+            if let Some(incarnation) = undriven {
+                tokio::spawn(drive(self.clone(), incarnation));
             }
             (RoomLink { table: self.clone(), id, limiter }, deliveries)
         }))
-    }
-
-    /// Takes over what a checkpoint knew of the counts of all shards.
-    pub fn restore_tally(&self, tally: Tally) {
-        self.upkeep(|state| state.restored_tally = tally);
     }
 
     /// Tells the room what a learner knows that is about to draw here, so that no sample becomes known without the inserts
@@ -87,16 +80,16 @@ impl TableHandle {
 
     /// Tells a learner that `count` of its samples were counted here.
     pub fn tell_counted(&self, learner: u64, count: u64) {
-        self.upkeep(|TableState { room, table, .. }| {
-            room.iter_mut().for_each(|room| room.tell_counted(table, learner, count));
+        self.upkeep(|TableState { room, table, counts, .. }| {
+            room.iter_mut().for_each(|room| room.tell_counted(counts.count(table), learner, count));
         });
     }
 
-    /// Makes a tick of the room with this start. Returns whether there are others to come.
-    fn tick_room(&self, start: u64) -> bool {
-        let (goes_on, waits) = self.upkeep(|TableState { room, table, queues, closed, .. }| {
-            let Some(room) = room.as_mut().filter(|room| room.start == start) else { return (false, false) };
-            let goes_on = room.tick(table);
+    /// Makes a tick of the room of this start. Returns whether there are others to come.
+    fn tick_room(&self, of: Incarnation) -> bool {
+        let (goes_on, waits) = self.upkeep(|TableState { room, table, counts, queues, closed, .. }| {
+            let Some(room) = room.as_mut().filter(|room| room.incarnation == of) else { return (false, false) };
+            let goes_on = room.tick(counts.count(table));
             (goes_on && !*closed, !queues.inserts.is_empty())
         });
         if waits {
@@ -113,12 +106,12 @@ fn check_ids(shard: &Shard, ids: &[u32]) -> Result<()> {
     }
 }
 
-async fn drive(table: TableHandle, start: u64) {
+async fn drive(table: TableHandle, of: Incarnation) {
     let mut ticks = tokio::time::interval(PUBLISH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !table.tick_room(start) {
+        if !table.tick_room(of) {
             return;
         }
     }

@@ -4,6 +4,7 @@ use super::handle::{TableHandle, closed};
 use super::journal::Change;
 use super::requests::{Ended, OPERATIONS_PER_LOCK};
 use super::state::WORTH_A_TRIM;
+use reverb_core::published_room::Tally;
 use reverb_core::{Result, Table, TableChanges, Trajectory};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -89,14 +90,17 @@ impl TableHandle {
         }
     }
 
-    /// Replaces the table and its items by a restored table. Waiting requests continue to wait.
-    pub fn restore(&self, table: Table) {
+    /// Replaces the table and its items by a restored table. `tally` is what its checkpoint knew of the counts of all
+    /// shards. Waiting requests continue to wait.
+    pub fn restore(&self, table: Table, tally: &Tally) {
         self.note_keys(table.keys());
         let old = self.change(|state, _| {
             self.publish(table.config());
+            let mut known = state.tally(self.shard_id());
+            known.merge(tally);
             let replace = |old: &mut Table| std::mem::replace(old, table);
             let old = state.table.change(replace, |_, _, note| note(Change::Restored));
-            state.remake_room();
+            state.start_again(known);
             old
         });
         drop(old);

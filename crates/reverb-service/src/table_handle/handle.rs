@@ -97,6 +97,11 @@ impl TableHandle {
         let _set_before = self.0.shard_keys.set(keys.clone());
     }
 
+    /// Returns the id of the shard that the table belongs to.
+    pub(super) fn shard_id(&self) -> Option<u32> {
+        self.0.shard_keys.get().map(|keys| keys.shard_id())
+    }
+
     /// Notes the keys of items that enter the table.
     #[inline]
     pub(super) fn note_keys(&self, keys: impl IntoIterator<Item = ItemKey>) {
@@ -289,10 +294,10 @@ impl Turn<'_> {
 ///
 /// No other code holds two of these locks, so their order does not matter.
 pub fn snapshot_all(tables: &[TableHandle]) -> Vec<TableSnapshot> {
-    let mut states: Vec<_> = tables.iter().map(|table| table.0.state.lock()).collect();
-    let snapshot = |state: &mut MutexGuard<'_, TableState>| {
+    let mut states: Vec<_> = tables.iter().map(|table| (table.shard_id(), table.0.state.lock())).collect();
+    let snapshot = |(shard, state): &mut (Option<u32>, MutexGuard<'_, TableState>)| {
         let mut snapshot = state.table.snapshot_without_flights();
-        snapshot.tally = state.tally();
+        snapshot.tally = state.tally(*shard);
         snapshot
     };
     states.iter_mut().map(snapshot).collect()

@@ -12,12 +12,13 @@
 //! [`OPERATIONS_PER_LOCK`]: requests::OPERATIONS_PER_LOCK
 //!
 //! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
-//! whose changes are noted, `room.rs` its part in the limiter of a cluster, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
+//! whose changes are noted, `counts.rs` and `room.rs` its part in the limiter of a cluster, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
 //! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
 //! a table (`status.rs`, `waits.rs`). Waits beside the queues are in `watch.rs`; draws of a cluster wait there (`stock.rs`).
 
 mod attached;
 mod call;
+mod counts;
 mod draws;
 mod edits;
 mod handle;

@@ -5,13 +5,14 @@
 //! two that have been attached the longest, whatever the number of clients. While no client is attached, nothing is sent,
 //! and inserts stand still.
 
+use super::counts::StartCounts;
 use reverb_core::published_room::{
-    Counted, Incarnation, LIFE, MemberId, PUBLISH_EVERY, Publication, Report, RoomConfig, Shard, Tally,
+    Counted, Counts, Incarnation, LIFE, MemberId, PUBLISH_EVERY, Publication, Report, RoomConfig, Shard, Tally,
 };
 use reverb_core::{Error, LimiterKind, RateLimiterConfig, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -75,14 +76,11 @@ pub struct Room {
     /// The bounds.
     pub limiter: RateLimiterConfig,
     shard: Shard,
-    id: u32,
-    /// Which start of the shard it is.
-    pub start: u64,
+    /// The id of the shard, and the number of its start.
+    pub incarnation: Incarnation,
     made: Instant,
     /// The ids of all shards that a client has named.
-    map: BTreeSet<u32>,
-    /// What was counted of the totals of the table.
-    seen: (u64, u64),
+    pub map: BTreeSet<u32>,
     /// The clients, the oldest first.
     members: Vec<Attached>,
     /// Whether a task calls [`Room::tick`].
@@ -101,64 +99,31 @@ struct Attached {
     deliveries: mpsc::Sender<RoomDelivery>,
 }
 
-/// The inserts, samples and deletes that the table's own limiter has counted.
-fn counts_of(table: &Table) -> [u64; 3] {
-    let limiter = table.limiter();
-    [limiter.inserts, limiter.samples, limiter.deletes].map(|count| u64::try_from(count).unwrap_or(0))
-}
-
-fn size_of(table: &Table) -> u64 {
-    let [inserts, _, deletes] = counts_of(table);
-    inserts.saturating_sub(deletes)
-}
-
-/// The time in microseconds, which no earlier start of the shard has.
-pub fn new_start() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as u64)
-}
-
 impl Room {
-    /// Makes the room of a shard. `start` is greater than that of any earlier room of this shard; `tally` is what is known of
-    /// those.
+    /// Makes the room of a start of a table, whose first it is.
     ///
     /// # Errors
     /// Those of [`RoomConfig::validate`].
-    pub fn new(table: &Table, (id, start): (u32, u64), map: BTreeSet<u32>, tally: Tally) -> Result<Self> {
+    pub fn new(table: &Table, id: u32, map: BTreeSet<u32>, counts: &mut StartCounts) -> Result<Self> {
         let limiter = table.config().rate_limiter.clone();
         let config = RoomConfig { limiter: limiter.clone(), shards: map.len() as u64, learners: 1, batch: 1 };
-        let incarnation = Incarnation { shard: id, number: start };
+        let incarnation = Incarnation { shard: id, number: counts.number };
         let ids: Vec<_> = map.iter().copied().collect();
-        // What the table has counted alone is a part of the sums, but not again after a restart.
-        let is_first = tally.is_empty();
-        let items = if is_first { 0 } else { size_of(table) };
-        let mut shard = Shard::new(Duration::ZERO, config, incarnation, &ids, tally, items)?;
-        if is_first {
-            let [inserts, samples, deletes] = counts_of(table);
-            shard.inserted(inserts);
-            shard.deleted(deletes);
-            shard.sampled(samples, &Tally::default());
-        }
-        Ok(Self {
+        let counted = counts.count(table);
+        let shard = Shard::new(Duration::ZERO, config, incarnation, &ids, counts.known.clone(), counted.restored)?;
+        let mut room = Self {
             limiter,
             shard,
-            id,
-            start,
+            incarnation,
             made: Instant::now(),
             map,
-            seen: table.totals(),
             members: Vec::new(),
             is_driven: false,
             last_publication: None,
             last_report: None,
-        })
-    }
-
-    /// The room after a change of the limiter, without clients: they attach themselves again. `None` if the limiter keeps
-    /// no ratio any more, or one with bounds that are too narrow.
-    pub fn remade(&self, table: &Table, start: u64) -> Option<Self> {
-        let is_ratio = table.limiter_view().kind() == LimiterKind::Ratio;
-        let made = || Self::new(table, (self.id, start), self.map.clone(), self.shard.tally().clone()).ok();
-        is_ratio.then(made)?
+        };
+        room.count(counted);
+        Ok(room)
     }
 
     /// Whether this is still the room of a table with these options.
@@ -170,24 +135,19 @@ impl Room {
         self.made.elapsed()
     }
 
-    /// Counts what has happened in the table.
-    fn count(&mut self, table: &Table) {
-        let (inserts, draws) = table.totals();
-        self.shard.inserted(inserts.saturating_sub(self.seen.0));
-        let sampled = draws.saturating_sub(self.seen.1);
-        if sampled > 0 {
-            self.shard.sampled(sampled, &Tally::default());
+    /// Takes over what its start has counted.
+    fn count(&mut self, Counts { inserts, deletes, samples, .. }: Counts) {
+        let before = self.shard.counts();
+        self.shard.inserted(inserts - before.inserts);
+        self.shard.deleted(deletes - before.deletes);
+        if samples > before.samples {
+            self.shard.sampled(samples - before.samples, &Tally::default());
         }
-        // A restored table counts from 0.
-        self.seen = (inserts, draws);
-        let counts = self.shard.counts();
-        let deletes = (counts.restored + counts.inserts).saturating_sub(size_of(table));
-        self.shard.deleted(deletes.saturating_sub(counts.deletes));
     }
 
     /// Says how many inserts may go now.
-    pub fn gate(&mut self, table: &Table) -> Gate {
-        self.count(table);
+    pub fn gate(&mut self, table: &Table, counts: Counts) -> Gate {
+        self.count(counts);
         Gate(Some(table.totals().0.saturating_add(self.shard.inserts_allowed(self.now()))))
     }
 
@@ -202,8 +162,8 @@ impl Room {
     }
 
     /// What is known of the counts of all shards.
-    pub fn tally(&mut self, table: &Table) -> Tally {
-        self.count(table);
+    pub fn tally(&mut self, counts: Counts) -> Tally {
+        self.count(counts);
         self.shard.tally().clone()
     }
 
@@ -237,9 +197,9 @@ impl Room {
 
     /// Publishes and reports, as is due every [`PUBLISH_EVERY`]. Returns whether a client is attached; otherwise the last
     /// tick was made.
-    pub fn tick(&mut self, table: &Table) -> bool {
+    pub fn tick(&mut self, counts: Counts) -> bool {
         self.members.retain(|member| !member.deliveries.is_closed());
-        self.count(table);
+        self.count(counts);
         let now = self.now();
         if let Some((publication, recipients)) = self.shard.publish(now) {
             self.send_publication(&publication, recipients);
@@ -317,7 +277,7 @@ impl Room {
             RoomMessage::Reported(report) => {
                 match report.from {
                     MemberId::Learner(learner) if learner == member.learner => member.wants = report.wants,
-                    MemberId::Shard(shard) if shard != self.id && self.map.contains(&shard) => {}
+                    MemberId::Shard(shard) if shard != self.incarnation.shard && self.map.contains(&shard) => {}
                     from => {
                         return Err(Error::invalid(format!(
                             "expected a report of the client or of another shard that it has named, got one of {from:?}"
@@ -345,8 +305,8 @@ impl Room {
     }
 
     /// Tells a learner that samples of it were counted.
-    pub fn tell_counted(&mut self, table: &Table, learner: u64, count: u64) {
-        self.count(table);
+    pub fn tell_counted(&mut self, counts: Counts, learner: u64, count: u64) {
+        self.count(counts);
         let counted = self.shard.sampled(0, &Tally::default());
         let Some(place) = self.members.iter().position(|member| member.learner == learner) else { return };
         let delivery = RoomDelivery::to_client(RoomMessage::Counted(count, counted));

@@ -1,11 +1,13 @@
 //! What the lock of a table guards, and the steps in which the heads of both queues are served in turns.
 
+use super::counts::StartCounts;
 use super::inserts_by_client::InsertsByClient;
 use super::journal::{Change, JournaledTable};
 use super::requests::{Ended, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
-use super::room::{Gate, Room, new_start};
-use reverb_core::Table;
+use super::room::{Gate, Room};
 use reverb_core::published_room::Tally;
+use reverb_core::{LimiterKind, Result, Table};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Minimum size in bytes of freed data that is worth returning to the system.
@@ -18,8 +20,8 @@ pub struct TableState {
     pub queues: Queues,
     /// The limiter of the whole cluster, once a client of it has used the table.
     pub room: Option<Box<Room>>,
-    /// What a checkpoint knew of the counts of all shards, before there is a room.
-    pub restored_tally: Tally,
+    /// What the table counts for the limiter of the whole cluster.
+    pub counts: StartCounts,
     pub inserts_by_client: InsertsByClient,
     pub next_ticket: u64,
     /// The ticket of the draw that was interrupted last, so that the next one can continue; 0 to begin with the first.
@@ -63,10 +65,10 @@ impl WaitClock {
 impl TableState {
     pub fn new(table: Table) -> Self {
         Self {
+            counts: StartCounts::new(&table, Tally::default(), 0),
             table: JournaledTable::new(table),
             queues: Queues::default(),
             room: None,
-            restored_tally: Tally::default(),
             inserts_by_client: InsertsByClient::default(),
             next_ticket: 1,
             interrupted: 0,
@@ -80,11 +82,12 @@ impl TableState {
         }
     }
 
-    /// What the table knows of the counts of all shards of its cluster.
-    pub fn tally(&mut self) -> Tally {
-        match &mut self.room {
-            None => self.restored_tally.clone(),
-            Some(room) => room.tally(&self.table),
+    /// What the table of this shard, if it is of one, knows of the counts of all shards of its cluster.
+    pub fn tally(&mut self, shard: Option<u32>) -> Tally {
+        match (&mut self.room, shard) {
+            (Some(room), _) => room.tally(self.counts.count(&self.table)),
+            (None, Some(shard)) => self.counts.tally(shard, &self.table),
+            (None, None) => self.counts.known.clone(),
         }
     }
 
@@ -93,20 +96,35 @@ impl TableState {
     pub fn gate(&mut self) -> Gate {
         match &mut self.room {
             None => Gate::LOCAL,
-            Some(room) => room.gate(&self.table),
+            Some(room) => room.gate(&self.table, self.counts.count(&self.table)),
         }
+    }
+
+    /// Makes the room of this shard, for shards with these ids.
+    ///
+    /// # Errors
+    /// Those of [`Room::new`].
+    pub fn make_room(&mut self, id: u32, map: BTreeSet<u32>) -> Result<()> {
+        self.room = Some(Box::new(Room::new(&self.table, id, map, &mut self.counts)?));
+        Ok(())
     }
 
     /// Makes the room anew, or drops it, if the options of the table have changed in what concerns it.
     pub fn settle_room(&mut self) {
         if self.room.as_ref().is_some_and(|room| !room.is_of(&self.table)) {
-            self.remake_room();
+            let known = self.tally(None);
+            self.start_again(known);
         }
     }
 
-    /// Makes the room anew for a table that has changed, or drops it.
-    pub fn remake_room(&mut self) {
-        self.room = self.room.take().and_then(|room| room.remade(&self.table, new_start())).map(Box::new);
+    /// Starts to count again, with what is known by now. Makes a room that there was anew, without clients: they attach
+    /// themselves again. Drops it if the limiter keeps no ratio any more, or one with bounds that are too narrow.
+    pub fn start_again(&mut self, known: Tally) {
+        self.counts = StartCounts::new(&self.table, known, self.counts.number);
+        let room = self.room.take();
+        if let Some(room) = room.filter(|_| self.table.limiter_view().kind() == LimiterKind::Ratio) {
+            let _narrow = self.make_room(room.incarnation.shard, room.map);
+        }
     }
 
     /// Lets the clocks run while requests wait.

@@ -4,6 +4,7 @@ use crate::common::{self, Recorder, config, exactly, here, inserted, item, items
 use crate::done;
 use crate::waits;
 use proptest::prelude::*;
+use reverb_core::published_room::Tally;
 use reverb_core::{Error, NewItem, Table, TableChanges, Trajectory};
 use reverb_service::lease::Lease;
 use reverb_service::local::{BatchRequest, LocalDraw, begin_insert, sample_copied};
@@ -59,7 +60,7 @@ fn each_call_has_committed_what_it_did_when_it_returns() {
     table.give_back(old);
     table.give_back_copied(&copied.unwrap().1);
     assert_eq!(journal.take(), [], "they are from before the reset");
-    table.restore(Table::new(config("table")).unwrap());
+    table.restore(Table::new(config("table")).unwrap(), &Tally::default());
     assert_eq!(journal.take(), [Change::Restored]);
 }
 

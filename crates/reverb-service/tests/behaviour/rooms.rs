@@ -23,7 +23,13 @@ fn ratio(samples_per_insert: f64, min_diff: f64, max_diff: f64) -> RateLimiterCo
 }
 
 fn table(rate_limiter: RateLimiterConfig) -> TableHandle {
-    TableHandle::new(Table::new(TableConfig { rate_limiter, ..config("replay") }).unwrap())
+    TableHandle::new(table_of(rate_limiter, 0))
+}
+
+fn table_of(rate_limiter: RateLimiterConfig, size: u64) -> Table {
+    let mut table = Table::new(TableConfig { rate_limiter, ..config("replay") }).unwrap();
+    items(0..size).into_iter().for_each(|item| drop(table.insert(item, 1, &mut Vec::new())));
+    table
 }
 
 fn tables(rate_limiter: &RateLimiterConfig) -> Vec<TableHandle> {
@@ -249,8 +255,7 @@ async fn what_a_table_has_counted_alone_is_a_part_of_the_sums_but_only_once() {
     drop((stuck, client));
     let known = snapshot_all(&tables[1..2]).remove(0).tally;
     let returned = table(ratio(1.0, 10.0, 50.0));
-    done!(insert(&returned, 0, 40));
-    returned.restore_tally(known.clone());
+    returned.restore(table_of(ratio(1.0, 10.0, 50.0), 40), &known);
     returned.attach_to_room(&shard(1), 2, &ids()).unwrap().unwrap();
     let mut now = snapshot_all(&[returned]).remove(0).tally;
     let of_all = now.sums(&ids());
@@ -383,7 +388,7 @@ async fn without_clients_a_limiter_without_a_ratio_lets_inserts_go_at_once() {
 async fn without_clients_a_restored_table_without_a_ratio_lets_inserts_go_at_once() {
     let tables = left(&ratio(1.0, -20.0, 40.0)).await;
     let stuck = waiting(&tables[0], 0, 100);
-    tables[0].restore(Table::new(TableConfig { rate_limiter: unlimited(), ..config("replay") }).unwrap());
+    tables[0].restore(table_of(unlimited(), 0), &Tally::default());
     ends_soon(stuck).await;
 }
 
@@ -395,4 +400,31 @@ async fn without_clients_another_ratio_is_that_of_all_who_come() {
     assert!(stuck.explain().contains("no client of the cluster"), "{}", stuck.explain());
     let _client = Client::new(2, &tables);
     ends_soon(stuck).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_before_a_change_of_the_limiter_is_counted_once() {
+    let limiter = ratio(1.0, -20.0, 100.0);
+    let tables = tables(&limiter);
+    let client = Client::new(1, &tables);
+    sleep(SETTLED).await;
+    done!(insert(&tables[0], 0, 10));
+    client.draw(&tables, 4).await;
+    sleep(SETTLED).await;
+    // Counts of the others, and of this one by them.
+    set_limiter(&tables[0], &unlimited());
+    done!(insert(&tables[0], 100, 5));
+    set_limiter(&tables[0], &limiter);
+    done!(insert(&tables[0], 200, 3));
+    let _client = Client::new(2, &tables);
+    sleep(SETTLED).await;
+    for table in &tables {
+        let sums = snapshot_all(std::slice::from_ref(table)).remove(0).tally.sums(&ids());
+        assert_eq!((sums.inserts, sums.samples, sums.items), (18, 4, 18));
+    }
+    // Also where the room was made anew at once.
+    set_limiter(&tables[0], &ratio(1.0, -20.0, 90.0));
+    tables[0].restore(table_of(limiter, 2), &Tally::default());
+    let sums = snapshot_all(&tables[..1]).remove(0).tally.sums(&ids());
+    assert_eq!((sums.inserts, sums.samples, sums.items), (18, 4, 2));
 }

@@ -161,9 +161,7 @@ fn load_into(
         if limited.contains(saved_name) {
             table.evict_to_limits(&mut Vec::new());
         }
-        let restored = find(tables, name)?;
-        restored.restore(table);
-        restored.restore_tally(tally);
+        find(tables, name)?.restore(table, &tally);
     }
     Ok(())
 }
