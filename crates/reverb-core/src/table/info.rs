@@ -44,6 +44,11 @@ impl Table {
         (self.counting.inserts, self.counting.draws())
     }
 
+    /// Number of draws that this process has made, less those that were given back.
+    pub fn kept_draws(&self) -> u64 {
+        self.counting.draws().saturating_sub(self.counting.returned_samples)
+    }
+
     /// Number of items.
     pub fn len(&self) -> usize {
         self.slab.len()

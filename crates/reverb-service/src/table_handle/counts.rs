@@ -12,7 +12,8 @@ pub struct StartCounts {
     /// What was known before. Empty if the table has always been alone.
     pub known: Tally,
     counts: Counts,
-    /// What is counted of the totals of the table.
+    /// What is counted of the inserts of the table and of its draws. Of draws the most that were kept at one time: one that
+    /// goes back makes room for the next, which is not counted.
     seen: (u64, u64),
 }
 
@@ -24,6 +25,10 @@ fn size_of(table: &Table) -> u64 {
 
 fn count(of_limiter: i64) -> u64 {
     u64::try_from(of_limiter).unwrap_or(0)
+}
+
+fn totals(table: &Table) -> (u64, u64) {
+    (table.totals().0, table.kept_draws())
 }
 
 impl StartCounts {
@@ -39,15 +44,21 @@ impl StartCounts {
         };
         // The time in microseconds, since no process knows of all starts before it.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as u64);
-        Self { number: now.max(before + 1), known, counts, seen: table.totals() }
+        Self { number: now.max(before + 1), known, counts, seen: totals(table) }
+    }
+
+    /// Starts again, for the same table.
+    pub fn again(&self, table: &Table, known: Tally) -> Self {
+        Self { seen: self.seen, ..Self::new(table, known, self.number) }
     }
 
     /// Counts what has happened in the table. Returns the counts.
     pub fn count(&mut self, table: &Table) -> Counts {
-        let (inserts, samples) = table.totals();
+        let (inserts, kept) = totals(table);
+        let most_kept = self.seen.1.max(kept);
         self.counts.inserts += inserts - self.seen.0;
-        self.counts.samples += samples - self.seen.1;
-        self.seen = (inserts, samples);
+        self.counts.samples += most_kept - self.seen.1;
+        self.seen = (inserts, most_kept);
         let deletes = (self.counts.restored + self.counts.inserts).saturating_sub(size_of(table));
         self.counts.deletes = self.counts.deletes.max(deletes);
         self.counts

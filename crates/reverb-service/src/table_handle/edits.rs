@@ -1,5 +1,6 @@
 //! Changes of a whole table or of the items in it: updates, deletes, options, resets, restores, its end, and compaction.
 
+use super::counts::StartCounts;
 use super::handle::{TableHandle, closed};
 use super::journal::Change;
 use super::requests::{Ended, OPERATIONS_PER_LOCK};
@@ -100,7 +101,7 @@ impl TableHandle {
             known.merge(tally);
             let replace = |old: &mut Table| std::mem::replace(old, table);
             let old = state.table.change(replace, |_, _, note| note(Change::Restored));
-            state.start_again(known);
+            state.start_again(StartCounts::new(&state.table, known, state.counts.number));
             old
         });
         drop(old);

@@ -113,14 +113,14 @@ impl TableState {
     pub fn settle_room(&mut self) {
         if self.room.as_ref().is_some_and(|room| !room.is_of(&self.table)) {
             let known = self.tally(None);
-            self.start_again(known);
+            self.start_again(self.counts.again(&self.table, known));
         }
     }
 
-    /// Starts to count again, with what is known by now. Makes a room that there was anew, without clients: they attach
+    /// Starts to count again. Makes a room that there was anew, without clients: they attach
     /// themselves again. Drops it if the limiter keeps no ratio any more, or one with bounds that are too narrow.
-    pub fn start_again(&mut self, known: Tally) {
-        self.counts = StartCounts::new(&self.table, known, self.counts.number);
+    pub fn start_again(&mut self, counts: StartCounts) {
+        self.counts = counts;
         let room = self.room.take();
         if let Some(room) = room.filter(|_| self.table.limiter_view().kind() == LimiterKind::Ratio) {
             let _narrow = self.make_room(room.incarnation.shard, room.map);

@@ -4,7 +4,7 @@ use crate::common::{config, exactly, here, items, silent};
 use crate::{done, waits};
 use parking_lot::Mutex;
 use reverb_core::published_room::{
-    Counted, Counts, Incarnation, Learner, MemberId, PUBLISH_EVERY, Report, RoomConfig, Tally,
+    Counted, Counts, Incarnation, Learner, MemberId, PUBLISH_EVERY, Report, RoomConfig, Sums, Tally,
 };
 use reverb_core::{Error, MAX_SHARDS, Race, RateLimiterConfig, SelectorKind, Table, TableChanges, TableConfig};
 use reverb_service::{Call, RoomDelivery, RoomLink, RoomMessage, Shard, TableHandle, Waiting, snapshot_all};
@@ -368,6 +368,10 @@ fn set_limiter(table: &TableHandle, limiter: &RateLimiterConfig) {
     table.configure(&changes).unwrap();
 }
 
+fn sums(table: &TableHandle) -> Sums {
+    snapshot_all(std::slice::from_ref(table)).remove(0).tally.sums(&ids())
+}
+
 fn unlimited() -> RateLimiterConfig {
     ratio(1.0, -f64::MAX, f64::MAX)
 }
@@ -419,12 +423,35 @@ async fn what_was_counted_before_a_change_of_the_limiter_is_counted_once() {
     let _client = Client::new(2, &tables);
     sleep(SETTLED).await;
     for table in &tables {
-        let sums = snapshot_all(std::slice::from_ref(table)).remove(0).tally.sums(&ids());
-        assert_eq!((sums.inserts, sums.samples, sums.items), (18, 4, 18));
+        assert_eq!(sums(table), Sums { inserts: 18, samples: 4, items: 18 });
     }
     // Also where the room was made anew at once.
     set_limiter(&tables[0], &ratio(1.0, -20.0, 90.0));
     tables[0].restore(table_of(limiter, 2), &Tally::default());
-    let sums = snapshot_all(&tables[..1]).remove(0).tally.sums(&ids());
-    assert_eq!((sums.inserts, sums.samples, sums.items), (18, 4, 2));
+    assert_eq!(sums(&tables[0]), Sums { inserts: 18, samples: 4, items: 2 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draw_that_is_given_back_makes_room_for_the_next() {
+    let tables = tables(&ratio(1.0, -20.0, 100.0));
+    let client = Client::new(1, &tables);
+    sleep(SETTLED).await;
+    done!(insert(&tables[0], 0, 1));
+    let samples = || sums(&tables[0]).samples;
+    let draw = |count| done!(tables[0].sample(exactly(count), here()));
+    let (first, second) = (draw(4), draw(4));
+    assert_eq!(samples(), 8);
+    tables[0].give_back(first);
+    assert_eq!(samples(), 8);
+    drop(draw(3));
+    assert_eq!(samples(), 8);
+    // Also in another room.
+    drop(client);
+    set_limiter(&tables[0], &ratio(1.0, -20.0, 90.0));
+    let _client = Client::new(2, &tables);
+    drop(draw(3));
+    assert_eq!(samples(), 10);
+    tables[0].give_back(second);
+    drop(draw(4));
+    assert_eq!(samples(), 10);
 }
