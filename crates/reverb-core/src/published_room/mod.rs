@@ -77,5 +77,5 @@ pub use config::{HEARTBEAT, LIFE, PUBLISH_EVERY, RoomConfig, SETTLE, SILENT_AFTE
 pub use learner::Learner;
 pub use messages::{Counted, Generation, Holders, MemberId, Publication, Report};
 pub use shard::Shard;
-pub use tally::{Counts, Incarnation, MAX_COUNT, Sums, Tally};
+pub use tally::{Counts, Incarnation, MAX_COUNT, MAX_STARTS, Sums, Tally};
 pub use wait::{Wait, WaitReason};

@@ -30,7 +30,7 @@ impl Shard {
     /// empty.
     ///
     /// # Errors
-    /// Those of [`RoomConfig::validate`].
+    /// Those of [`RoomConfig::validate`]; [`ResourceExhausted`](crate::Error::ResourceExhausted) if the tally has too many incarnations.
     pub fn new(
         now: Duration,
         config: RoomConfig,
@@ -40,6 +40,8 @@ impl Shard {
         items: u64,
     ) -> Result<Self> {
         config.validate()?;
+        let own = Counts { restored: items, ..Counts::default() };
+        tally.check_room_for(&Tally::from_iter([(incarnation, own)]))?;
         tally.of_mut(incarnation).restored = items;
         let holder = Holder::new(now, MemberId::Shard(incarnation.shard), config, tally);
         let mut shard = Self { incarnation, map: Vec::new(), holder, home: None, asked: None };
@@ -66,6 +68,14 @@ impl Shard {
     /// The generation in which this shard is the home.
     pub fn home(&self) -> Option<Generation> {
         self.home.as_ref().map(|home| home.generation)
+    }
+
+    /// Checks what another member says, before this shard hears it.
+    ///
+    /// # Errors
+    /// [`ResourceExhausted`](crate::Error::ResourceExhausted) if the tally would have too many incarnations then.
+    pub fn check(&self, tally: &Tally) -> Result<()> {
+        self.holder.tally.check_room_for(tally)
     }
 
     /// Number of inserts that may go now.

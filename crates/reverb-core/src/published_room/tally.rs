@@ -25,6 +25,11 @@ pub struct Counts {
     pub samples: u64,
 }
 
+// limit (Connections and calls): starts of shards of a cluster that the limiter of a table knows | {} |
+// `ResourceExhaustedError`
+/// Maximum number of incarnations in a tally.
+pub const MAX_STARTS: usize = 8192;
+
 /// Counts are below this, so that those of all shards can be added up.
 pub const MAX_COUNT: u64 = 1 << 48;
 
@@ -66,7 +71,12 @@ pub struct Tally {
 impl Tally {
     /// Takes over what the other tally knows better.
     pub fn merge(&mut self, other: &Self) {
-        for (incarnation, counts) in &other.incarnations {
+        self.merge_if(other, |_| true);
+    }
+
+    /// The same, of some incarnations.
+    pub(super) fn merge_if(&mut self, other: &Self, is_taken: impl Fn(&Incarnation) -> bool) {
+        for (incarnation, counts) in other.incarnations.iter().filter(|(incarnation, _)| is_taken(incarnation)) {
             let mine = self.incarnations.entry(*incarnation).or_default();
             mine.restored = mine.restored.max(counts.restored);
             mine.inserts = mine.inserts.max(counts.inserts);
@@ -114,6 +124,17 @@ impl Tally {
     /// Whether nothing was counted anywhere.
     pub fn is_empty(&self) -> bool {
         self.incarnations.is_empty()
+    }
+
+    /// Checks that the incarnations of both are not too many.
+    pub(super) fn check_room_for(&self, other: &Self) -> Result<()> {
+        let new = other.incarnations.keys().filter(|incarnation| !self.knows(**incarnation)).count();
+        if self.len() + new > MAX_STARTS {
+            return Err(Error::ResourceExhausted(format!(
+                "the limiter of a cluster knows at most {MAX_STARTS} starts of its shards"
+            )));
+        }
+        Ok(())
     }
 
     pub(super) fn of_mut(&mut self, incarnation: Incarnation) -> &mut Counts {

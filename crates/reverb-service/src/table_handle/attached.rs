@@ -36,7 +36,7 @@ impl TableHandle {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the bounds are too narrow for so many shards, with the figures; or if one of the ids is
-    /// that of no shard of the cluster.
+    /// that of no shard of the cluster. [`Error::ResourceExhausted`] if the shards have started too often.
     pub fn attach_to_room(
         &self,
         shard: &Shard,

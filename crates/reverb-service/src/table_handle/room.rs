@@ -24,10 +24,6 @@ pub const REPEAT: Duration = Duration::from_millis(80);
 const _: () = assert!(REPEAT.as_millis() + PUBLISH_EVERY.as_millis() < LIFE.as_millis());
 /// Number of messages that wait for a client. Further ones are lost, which the others make up for.
 const QUEUE: usize = 256;
-// limit (Connections and calls): starts of shards of a cluster that the limiter of a table knows | {} |
-// `ResourceExhaustedError`
-/// Maximum number of incarnations of all shards.
-const MAX_INCARNATIONS: usize = 8192;
 
 /// What members of a room tell each other.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +99,7 @@ impl Room {
     /// Makes the room of a start of a table, whose first it is.
     ///
     /// # Errors
-    /// Those of [`RoomConfig::validate`].
+    /// Those of [`Shard::new`].
     pub fn new(table: &Table, id: u32, map: BTreeSet<u32>, counts: &mut StartCounts) -> Result<Self> {
         let limiter = table.config().rate_limiter.clone();
         let config = RoomConfig { limiter: limiter.clone(), shards: map.len() as u64, learners: 1, batch: 1 };
@@ -268,7 +264,7 @@ impl Room {
         let Some(member) = self.members.iter_mut().find(|attached| attached.id == member) else { return Ok(()) };
         match message {
             RoomMessage::Published(publication) => {
-                check_room_for(&self.shard, &publication.tally)?;
+                self.shard.check(&publication.tally)?;
                 if self.shard.hear(now, publication) {
                     // All shards answer at the same time then, which costs a carrier less.
                     self.report(REPEAT / 2);
@@ -284,7 +280,7 @@ impl Room {
                         )));
                     }
                 }
-                check_room_for(&self.shard, &report.tally)?;
+                self.shard.check(&report.tally)?;
                 self.shard.hear_report(now, report);
             }
             RoomMessage::Counted(..) => {
@@ -299,7 +295,7 @@ impl Room {
     /// # Errors
     /// As [`Room::hear`].
     pub fn hear_tally(&mut self, tally: &Tally) -> Result<()> {
-        check_room_for(&self.shard, tally)?;
+        self.shard.check(tally)?;
         self.shard.sampled(0, tally);
         Ok(())
     }
@@ -321,15 +317,4 @@ impl RoomDelivery {
     fn to_client(message: RoomMessage) -> Self {
         Self { to: Vec::new(), message }
     }
-}
-
-fn check_room_for(shard: &Shard, tally: &Tally) -> Result<()> {
-    let known = shard.tally();
-    let new = tally.incarnations().filter(|(incarnation, _)| !known.knows(*incarnation)).count();
-    if known.len() + new > MAX_INCARNATIONS {
-        return Err(Error::ResourceExhausted(format!(
-            "the limiter of a cluster knows at most {MAX_INCARNATIONS} starts of its shards"
-        )));
-    }
-    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Plain cases of the limiter over shards, message by message.
 
 use reverb_core::published_room::{
-    Counts, Generation, Incarnation, LIFE, Learner, MemberId, Publication, Report, RoomConfig, SETTLE, Shard, Sums,
-    TAKEOVER_AFTER, Tally, WaitReason,
+    Counts, Generation, Incarnation, LIFE, Learner, MAX_STARTS, MemberId, Publication, Report, RoomConfig, SETTLE,
+    Shard, Sums, TAKEOVER_AFTER, Tally, WaitReason,
 };
 use reverb_core::{Error, RateLimiterConfig};
 use std::sync::Arc;
@@ -108,6 +108,19 @@ fn construction_is_refused_with_the_figures_if_the_window_is_too_small() {
         panic!("accepted")
     };
     assert!(text.contains("4 × 2 + 4 × 9 = 44") && text.contains("20 - -20 = 40"), "{text}");
+}
+
+#[test]
+fn a_shard_knows_as_many_starts_as_others_take_with_its_own() {
+    let starts = |count| (0..count).map(|number| (incarnation(1, number), Counts::default())).collect::<Tally>();
+    let made = |tally| Shard::new(Duration::ZERO, config(), incarnation(0, 1), &[0, 1], tally, 0);
+    assert!(matches!(made(starts(MAX_STARTS as u64)), Err(Error::ResourceExhausted(_))));
+    let mut full = made(starts(MAX_STARTS as u64 - 1)).unwrap();
+    assert_eq!(full.tally().len(), MAX_STARTS);
+    let told = full.sampled(1, &Tally::default()).tally;
+    full.check(&told).unwrap();
+    let one = Tally::from_iter([(incarnation(9, 1), Counts::default())]);
+    assert!(matches!(full.check(&one), Err(Error::ResourceExhausted(_))));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use crate::replay_v1::proto::{self as replay, room_message};
 use reverb_core::published_room::{
-    Counted, Counts, Generation, Holders, Incarnation, MAX_COUNT, MemberId, Publication, Report, Sums, Tally,
+    Counted, Counts, Generation, Holders, Incarnation, MAX_COUNT, MAX_STARTS, MemberId, Publication, Report, Sums,
+    Tally,
 };
 use reverb_core::{Error, Result};
 use reverb_service::RoomMessage;
 use std::sync::Arc;
 
-/// Maximum number of starts of shards in a tally, and of members in a publication.
-const MAX_STARTS: usize = 8192;
+/// Maximum number of members in a publication.
 const MAX_MEMBERS: usize = 1 << 16;
 
 /// Makes the message of a tally.
