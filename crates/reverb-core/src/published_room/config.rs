@@ -15,6 +15,9 @@ pub const SETTLE: Duration = Duration::from_millis(200);
 pub const TAKEOVER_AFTER: Duration = Duration::from_millis(300);
 /// By how much longer each shard waits than the one before it.
 pub const STAGGER: Duration = Duration::from_millis(50);
+/// By how much a generation may be above the newest that a shard has seen: more often than in the life of a room, and too
+/// little for one message to use up the numbers.
+pub const MAX_JUMP: u64 = 1 << 20;
 /// A learner that goes on waiting gets every fifth publication.
 pub const HEARTBEAT: u64 = 5;
 

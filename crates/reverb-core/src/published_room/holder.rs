@@ -2,7 +2,7 @@
 
 use super::config::{LIFE, RoomConfig};
 use super::messages::{Generation, MemberId, Publication, Report};
-use super::tally::Tally;
+use super::tally::{Incarnation, Tally};
 use super::wait::{Wait, WaitReason};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(super) struct Holder {
     pub me: MemberId,
+    /// What this member counts itself.
+    pub own: Option<Incarnation>,
     pub config: RoomConfig,
     pub tally: Tally,
     /// The newest generation seen anywhere, also in reports of others.
@@ -20,13 +22,21 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    pub fn new(now: Duration, me: MemberId, config: RoomConfig, tally: Tally) -> Self {
-        Self { me, config, tally, newest: None, started: now, believed: None }
+    pub fn new(now: Duration, me: MemberId, config: RoomConfig) -> Self {
+        Self { me, own: None, config, tally: Tally::default(), newest: None, started: now, believed: None }
+    }
+
+    /// Takes over what another member knows, but for what only this one can: its own counts, and that none of its starts
+    /// is later.
+    pub fn learn(&mut self, tally: &Tally) {
+        let own = self.own;
+        let is_own = |of: &Incarnation| own.is_some_and(|own| of.shard == own.shard && of.number >= own.number);
+        self.tally.merge_if(tally, |of| !is_own(of));
     }
 
     /// Takes note of a publication. Returns whether it is now the one to go by.
     pub fn hear(&mut self, now: Duration, publication: &Arc<Publication>) -> bool {
-        self.tally.merge(&publication.tally);
+        self.learn(&publication.tally);
         let order = |publication: &Publication| (publication.generation, publication.sequence);
         let is_newer = self.believed.as_ref().is_none_or(|(believed, _)| order(publication) > order(believed));
         if Some(publication.generation) < self.newest || !is_newer {

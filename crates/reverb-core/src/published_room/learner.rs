@@ -33,7 +33,7 @@ impl Learner {
     /// Those of [`RoomConfig::validate`].
     pub fn new(now: Duration, config: RoomConfig, id: u64, map: &[u32]) -> Result<Self> {
         config.validate()?;
-        let holder = Holder::new(now, MemberId::Learner(id), config, Tally::default());
+        let holder = Holder::new(now, MemberId::Learner(id), config);
         Ok(Self { map: map.to_vec(), holder, in_flight: 0, confirmed: Vec::new(), wants: 0 })
     }
 

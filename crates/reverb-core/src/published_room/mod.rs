@@ -73,7 +73,7 @@ mod shard;
 mod tally;
 mod wait;
 
-pub use config::{HEARTBEAT, LIFE, PUBLISH_EVERY, RoomConfig, SETTLE, SILENT_AFTER, STAGGER, TAKEOVER_AFTER};
+pub use config::{HEARTBEAT, LIFE, MAX_JUMP, PUBLISH_EVERY, RoomConfig, SETTLE, SILENT_AFTER, STAGGER, TAKEOVER_AFTER};
 pub use learner::Learner;
 pub use messages::{Counted, Generation, Holders, MemberId, Publication, Report};
 pub use shard::Shard;

@@ -1,12 +1,12 @@
 //! A shard: it inserts by its share, counts samples, and may be the home.
 
-use super::config::{RoomConfig, SILENT_AFTER, STAGGER, TAKEOVER_AFTER};
+use super::config::{MAX_JUMP, RoomConfig, SILENT_AFTER, STAGGER, TAKEOVER_AFTER};
 use super::holder::Holder;
 use super::home::Home;
 use super::messages::{Counted, Generation, MemberId, Publication, Report};
 use super::tally::{Counts, Incarnation, Tally};
 use super::wait::{Wait, WaitReason};
-use crate::Result;
+use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,20 +30,22 @@ impl Shard {
     /// empty.
     ///
     /// # Errors
-    /// Those of [`RoomConfig::validate`]; [`ResourceExhausted`](crate::Error::ResourceExhausted) if the tally has too many incarnations.
+    /// Those of [`RoomConfig::validate`]; [`Error::ResourceExhausted`] if the tally has too many incarnations.
     pub fn new(
         now: Duration,
         config: RoomConfig,
         incarnation: Incarnation,
         map: &[u32],
-        mut tally: Tally,
+        tally: Tally,
         items: u64,
     ) -> Result<Self> {
         config.validate()?;
         let own = Counts { restored: items, ..Counts::default() };
         tally.check_room_for(&Tally::from_iter([(incarnation, own)]))?;
-        tally.of_mut(incarnation).restored = items;
-        let holder = Holder::new(now, MemberId::Shard(incarnation.shard), config, tally);
+        let mut holder = Holder::new(now, MemberId::Shard(incarnation.shard), config);
+        holder.own = Some(incarnation);
+        holder.learn(&tally);
+        *holder.tally.of_mut(incarnation) = own;
         let mut shard = Self { incarnation, map: Vec::new(), holder, home: None, asked: None };
         shard.set_map(map);
         Ok(shard)
@@ -73,8 +75,13 @@ impl Shard {
     /// Checks what another member says, before this shard hears it.
     ///
     /// # Errors
-    /// [`ResourceExhausted`](crate::Error::ResourceExhausted) if the tally would have too many incarnations then.
-    pub fn check(&self, tally: &Tally) -> Result<()> {
+    /// [`Error::InvalidArgument`] if no home can have got that far; [`Error::ResourceExhausted`] if the tally would have too
+    /// many incarnations then.
+    pub fn check(&self, tally: &Tally, generation: Option<Generation>) -> Result<()> {
+        let greatest = self.holder.newest.map_or(0, |newest| newest.number).saturating_add(MAX_JUMP);
+        if let Some(Generation { number, .. }) = generation.filter(|generation| generation.number > greatest) {
+            return Err(Error::invalid(format!("expected the number of a generation up to {greatest}, got {number}")));
+        }
         self.holder.tally.check_room_for(tally)
     }
 
@@ -103,7 +110,7 @@ impl Shard {
 
     /// Counts samples that a learner has chosen here; `tally` is what the learner knows. The answer goes to the learner.
     pub fn sampled(&mut self, count: u64, tally: &Tally) -> Counted {
-        self.holder.tally.merge(tally);
+        self.holder.learn(tally);
         self.holder.tally.of_mut(self.incarnation).samples += count;
         Counted { incarnation: self.incarnation, tally: self.holder.tally.clone() }
     }
@@ -118,7 +125,7 @@ impl Shard {
 
     /// Takes note of a report.
     pub fn hear_report(&mut self, now: Duration, report: &Report) {
-        self.holder.tally.merge(&report.tally);
+        self.holder.learn(&report.tally);
         self.asked = Some(now);
         let is_outdated = self.home.as_ref().is_some_and(|home| home.is_outdated_by(report));
         // What is followed elsewhere is no reason to doubt the home that is followed here.

@@ -264,7 +264,7 @@ impl Room {
         let Some(member) = self.members.iter_mut().find(|attached| attached.id == member) else { return Ok(()) };
         match message {
             RoomMessage::Published(publication) => {
-                self.shard.check(&publication.tally)?;
+                self.shard.check(&publication.tally, Some(publication.generation))?;
                 if self.shard.hear(now, publication) {
                     // All shards answer at the same time then, which costs a carrier less.
                     self.report(REPEAT / 2);
@@ -280,7 +280,7 @@ impl Room {
                         )));
                     }
                 }
-                self.shard.check(&report.tally)?;
+                self.shard.check(&report.tally, report.newest)?;
                 self.shard.hear_report(now, report);
             }
             RoomMessage::Counted(..) => {
@@ -295,7 +295,7 @@ impl Room {
     /// # Errors
     /// As [`Room::hear`].
     pub fn hear_tally(&mut self, tally: &Tally) -> Result<()> {
-        self.shard.check(tally)?;
+        self.shard.check(tally, None)?;
         self.shard.sampled(0, tally);
         Ok(())
     }

@@ -4,7 +4,8 @@ use crate::common::{config, exactly, here, items, silent};
 use crate::{done, waits};
 use parking_lot::Mutex;
 use reverb_core::published_room::{
-    Counted, Counts, Incarnation, Learner, MemberId, PUBLISH_EVERY, Report, RoomConfig, Sums, Tally,
+    Counted, Counts, Generation, Incarnation, Learner, MAX_COUNT, MemberId, PUBLISH_EVERY, Report, RoomConfig, Sums,
+    Tally,
 };
 use reverb_core::{Error, MAX_SHARDS, Race, RateLimiterConfig, SelectorKind, Table, TableChanges, TableConfig};
 use reverb_service::{Call, RoomDelivery, RoomLink, RoomMessage, Shard, TableHandle, Waiting, snapshot_all};
@@ -323,6 +324,10 @@ async fn messages_that_a_client_may_not_send_are_refused_and_the_room_goes_on() 
     for from in [MemberId::Learner(2), MemberId::Shard(0), MemberId::Shard(9)] {
         assert!(matches!(link.hear(&report(from)), Err(Error::InvalidArgument(_))), "{from:?}");
     }
+    let far = Generation { number: MAX_COUNT - 1, home: Incarnation { shard: 1, number: 1 } };
+    let of_far =
+        Report { from: MemberId::Shard(1), tally: Tally::default(), newest: Some(far), has_home: false, wants: 0 };
+    assert!(matches!(link.hear(&RoomMessage::Reported(of_far)), Err(Error::InvalidArgument(_))));
     let counted = Counted { incarnation: Incarnation { shard: 1, number: 1 }, tally: Tally::default() };
     assert!(matches!(link.hear(&RoomMessage::Counted(1, counted)), Err(Error::InvalidArgument(_))));
     let many: Tally = (0..9000).map(|number| (Incarnation { shard: 1, number }, Counts::default())).collect();

@@ -462,7 +462,12 @@ impl<'a> Loader<'a> {
                     table.restore_largest_priority(largest);
                 }
             }
-            let tally = extra.map(TableExtra::known_tally).transpose()?.unwrap_or_default();
+            let known = extra.map_or_else(|| Ok(published_room::Tally::default()), TableExtra::known_tally);
+            // Without it, the limiter of the cluster misses a part; without the table, the shard misses all.
+            let tally = known.unwrap_or_else(|error| {
+                tracing::warn!(table = name, "table `{name}` is restored without the counts of its cluster: {error}");
+                published_room::Tally::default()
+            });
             Ok(ReadTable { record, items, tally, table })
         };
         self.targets.into_iter().map(finish).collect()

@@ -1,8 +1,8 @@
 //! Plain cases of the limiter over shards, message by message.
 
 use reverb_core::published_room::{
-    Counts, Generation, Incarnation, LIFE, Learner, MAX_STARTS, MemberId, Publication, Report, RoomConfig, SETTLE,
-    Shard, Sums, TAKEOVER_AFTER, Tally, WaitReason,
+    Counts, Generation, Incarnation, LIFE, Learner, MAX_JUMP, MAX_STARTS, MemberId, Publication, Report, RoomConfig,
+    SETTLE, Shard, Sums, TAKEOVER_AFTER, Tally, WaitReason,
 };
 use reverb_core::{Error, RateLimiterConfig};
 use std::sync::Arc;
@@ -118,9 +118,39 @@ fn a_shard_knows_as_many_starts_as_others_take_with_its_own() {
     let mut full = made(starts(MAX_STARTS as u64 - 1)).unwrap();
     assert_eq!(full.tally().len(), MAX_STARTS);
     let told = full.sampled(1, &Tally::default()).tally;
-    full.check(&told).unwrap();
+    full.check(&told, None).unwrap();
     let one = Tally::from_iter([(incarnation(9, 1), Counts::default())]);
-    assert!(matches!(full.check(&one), Err(Error::ResourceExhausted(_))));
+    assert!(matches!(full.check(&one, None), Err(Error::ResourceExhausted(_))));
+}
+
+#[test]
+fn only_a_shard_itself_says_what_it_has_counted_and_that_it_has_started_again() {
+    let mut room = Room::new();
+    room.shards[0].inserted(3);
+    let wrong = Counts { inserts: 1000, samples: 1000, restored: 1000, deletes: 1000 };
+    let others = [(incarnation(0, 1), wrong), (incarnation(0, 2), wrong), (incarnation(0, 0), wrong)];
+    let tally = Tally::from_iter(others);
+    let from = MemberId::Learner(8);
+    let report = Report { from, tally: tally.clone(), newest: None, has_home: false, wants: 0 };
+    room.shards[0].hear_report(room.now, &report);
+    room.shards[0].sampled(2, &tally);
+    let publication = Publication { tally: tally.clone(), ..(*room.heard.clone().unwrap()).clone() };
+    room.shards[0].hear(room.now, &Arc::new(publication));
+    let counts = Counts { inserts: 3, samples: 2, ..Counts::default() };
+    assert_eq!(room.shards[0].counts(), counts);
+    let known: Vec<_> = room.shards[0].tally().incarnations().filter(|(of, _)| of.shard == 0).collect();
+    // An earlier start may have told others more than its checkpoint knows.
+    assert_eq!(known, [(incarnation(0, 0), wrong), (incarnation(0, 1), counts)]);
+    assert_eq!(shard(room.now, incarnation(0, 1), tally, 5).counts(), Counts { restored: 5, ..Counts::default() });
+}
+
+#[test]
+fn a_generation_that_no_home_can_have_reached_is_refused() {
+    let room = Room::new();
+    let check = |number| room.shards[0].check(&Tally::default(), Some(Generation { number, home: incarnation(1, 1) }));
+    check(1 + MAX_JUMP).unwrap();
+    let error = check(2 + MAX_JUMP).unwrap_err().to_string();
+    assert_eq!(error, "expected the number of a generation up to 1048577, got 1048578");
 }
 
 #[test]
