@@ -321,7 +321,7 @@ async fn messages_that_a_client_may_not_send_are_refused_and_the_room_goes_on() 
     let link = &client.state.links[&0];
     let report =
         |from| RoomMessage::Reported(Report { from, tally: Tally::default(), newest: None, has_home: false, wants: 0 });
-    for from in [MemberId::Learner(2), MemberId::Shard(0), MemberId::Shard(9)] {
+    for from in [MemberId::Learner(2), MemberId::Shard(0)] {
         assert!(matches!(link.hear(&report(from)), Err(Error::InvalidArgument(_))), "{from:?}");
     }
     let far = Generation { number: MAX_COUNT - 1, home: Incarnation { shard: 1, number: 1 } };
@@ -334,6 +334,25 @@ async fn messages_that_a_client_may_not_send_are_refused_and_the_room_goes_on() 
     assert!(matches!(tables[0].hear_learner(&many), Err(Error::ResourceExhausted(_))));
     sleep(SETTLED).await;
     done!(insert(&tables[0], 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_no_client_has_named_is_not_heard_until_one_names_it() {
+    let table = table(ratio(1.0, -20.0, 40.0));
+    let (link, _deliveries) = table.attach_to_room(&shard(0), 1, &[1]).unwrap().unwrap();
+    let known = |shard| {
+        let tally = snapshot_all(std::slice::from_ref(&table)).remove(0).tally;
+        tally.knows(Incarnation { shard, number: 1 })
+    };
+    let report = |shard| {
+        let tally = Tally::from_iter([(Incarnation { shard, number: 1 }, Counts::default())]);
+        RoomMessage::Reported(Report { from: MemberId::Shard(shard), tally, newest: None, has_home: false, wants: 0 })
+    };
+    link.hear(&report(2)).unwrap();
+    assert!(!known(2));
+    link.name_shards(&shard(0), &[2]).unwrap();
+    link.hear(&report(2)).unwrap();
+    assert!(known(2));
 }
 
 #[tokio::test(start_paused = true)]

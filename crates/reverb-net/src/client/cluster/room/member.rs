@@ -264,6 +264,8 @@ impl RoomMember {
                 state.member = Some((limiter, learner));
                 state.chosen.clear();
             }
+            // Shards that were found since its first request.
+            let _full = link.try_send(SumsRequest { shards: state.map(), ..SumsRequest::default() });
             state.links.insert(shard, link);
             Ok(())
         })?;
@@ -389,5 +391,31 @@ impl RoomMember {
     /// What the client knows.
     pub fn tally(&self) -> Tally {
         self.state.lock().member.as_ref().map_or_else(Tally::default, |(_, learner)| learner.tally().clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter() -> RateLimiterConfig {
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: -20.0, max_diff: 20.0 }
+    }
+
+    fn room(addresses: &[&str]) -> RoomMember {
+        let room = RoomMember::new("table");
+        room.set_endpoints(addresses.iter().map(|address| Endpoint::from(*address)).collect());
+        room
+    }
+
+    #[test]
+    fn a_shard_that_is_found_while_a_stream_opens_is_named_on_it() {
+        let room = room(&["ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2"]);
+        room.note("ipv4:127.0.0.1:1", Some(0), Reached::Connected);
+        assert_eq!(room.first_request().shards, [0]);
+        room.note("ipv4:127.0.0.1:2", Some(1), Reached::Connected);
+        let (link, mut requests) = mpsc::channel(8);
+        room.attached(0, limiter(), link).unwrap();
+        assert_eq!(requests.try_recv().unwrap().shards, [0, 1]);
     }
 }
