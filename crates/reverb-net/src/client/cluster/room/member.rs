@@ -174,6 +174,8 @@ impl RoomMember {
             };
             let is_new = texts(&state.endpoints) != texts(&endpoints);
             if is_new {
+                let new = texts(&endpoints);
+                state.reached.retain(|address, _| new.contains(address));
                 state.endpoints = endpoints;
             }
             is_new
@@ -208,7 +210,9 @@ impl RoomMember {
     /// Notes how far the client has got with an address, and the id of the shard there.
     pub fn note(&self, address: &str, shard: Option<u32>, reached: Reached) {
         self.change(|state| {
-            state.reached.insert(address.to_owned(), reached);
+            if state.endpoints.iter().any(|endpoint| endpoint.address.text() == address) {
+                state.reached.insert(address.to_owned(), reached);
+            }
             if shard.is_some_and(|shard| state.shards.insert(shard)) {
                 let map = state.map();
                 state.member.iter_mut().for_each(|(_, learner)| learner.set_map(&map));
@@ -417,5 +421,19 @@ mod tests {
         let (link, mut requests) = mpsc::channel(8);
         room.attached(0, limiter(), link).unwrap();
         assert_eq!(requests.try_recv().unwrap().shards, [0, 1]);
+    }
+
+    #[test]
+    fn a_refusal_goes_with_the_address_of_its_shard() {
+        let addresses = ["ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2"];
+        let room = room(&addresses);
+        let refuse = || room.note(addresses[1], Some(1), Reached::Failed(Error::invalid("too narrow")));
+        refuse();
+        assert_eq!(room.refusal(), Some(Error::invalid("too narrow")));
+        room.set_endpoints(vec![Endpoint::from(addresses[0])]);
+        assert_eq!(room.refusal(), None);
+        // Its task may end a moment later.
+        refuse();
+        assert_eq!(room.refusal(), None);
     }
 }
