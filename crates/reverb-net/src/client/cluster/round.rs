@@ -122,6 +122,11 @@ impl Round<'_> {
             }
         });
         let batches = join(asked.collect(), Some(limit)).await;
+        for ((member, winners), batch) in chosen.iter().zip(&batches) {
+            if let (Some(room), Some(Err(_))) = (self.room, batch) {
+                room.lose(member.id, winners.len() as u64);
+            }
+        }
         if batches.iter().any(|batch| matches!(batch, Some(Err(Error::DeadlineExceeded(_))))) {
             // The choice came too late. The shard is there, and has taken its draws back.
             return Ok(Ended::Lost(Vec::new()));

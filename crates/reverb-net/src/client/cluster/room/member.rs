@@ -54,12 +54,15 @@ struct State {
     /// How far the client has got with each address.
     reached: HashMap<String, Reached>,
     /// Samples that were chosen, with their shards, until these confirm them.
-    chosen: Vec<(u32, u64, Instant)>,
+    chosen: Vec<Chosen>,
     uses: usize,
     last_use: Option<Instant>,
     last_draw: Option<Instant>,
     last_report: Option<Instant>,
 }
+
+/// A shard, the number of samples that were chosen there, and when.
+type Chosen = (u32, u64, Instant);
 
 /// How far a client has got with a shard.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,7 +119,7 @@ impl State {
         self.uses > 0 || self.last_use.is_some_and(|last| last.elapsed() < UNUSED_AFTER)
     }
 
-    fn forget_chosen(&mut self, is_lost: impl Fn(&(u32, u64, Instant)) -> bool) {
+    fn forget_chosen(&mut self, is_lost: impl Fn(&Chosen) -> bool) {
         let Some((_, learner)) = &mut self.member else { return };
         self.chosen.retain(|chosen| {
             let is_lost = is_lost(chosen);
@@ -126,6 +129,12 @@ impl State {
             !is_lost
         });
     }
+}
+
+/// Removes one choice of so many samples at a shard. Returns their number, or 0 if there is none.
+fn remove_chosen(chosen: &mut Vec<Chosen>, shard: u32, count: u64) -> u64 {
+    let place = chosen.iter().position(|known| (known.0, known.1) == (shard, count));
+    place.map_or(0, |place| chosen.remove(place).1)
 }
 
 impl RoomMember {
@@ -315,8 +324,7 @@ impl RoomMember {
                     state.learners = publication.holders.learners;
                 }
                 RoomMessage::Counted(count, counted) => {
-                    let known = state.chosen.iter().position(|(shard, chosen, _)| (*shard, *chosen) == (from, *count));
-                    let count = known.map_or(0, |place| state.chosen.remove(place).1);
+                    let count = remove_chosen(&mut state.chosen, from, *count);
                     learner.counted(count, counted);
                 }
                 RoomMessage::Reported(_) => {}
@@ -387,6 +395,14 @@ impl RoomMember {
         self.state.lock().chosen.push((shard, count, Instant::now()));
     }
 
+    /// Gives samples up that were chosen at a shard which has not counted them.
+    pub fn lose(&self, shard: u32, count: u64) {
+        self.change(|state| {
+            let count = remove_chosen(&mut state.chosen, shard, count);
+            state.member.iter_mut().for_each(|(_, learner)| learner.lost(count));
+        });
+    }
+
     /// Gives samples up that were taken and not chosen anywhere.
     pub fn give_up(&self, count: u64) {
         self.change(|state| state.member.iter_mut().for_each(|(_, learner)| learner.lost(count)));
@@ -401,6 +417,7 @@ impl RoomMember {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reverb_core::published_room::{Generation, Holders, Incarnation, MemberId, Publication, Sums};
 
     fn limiter() -> RateLimiterConfig {
         RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: -20.0, max_diff: 20.0 }
@@ -435,5 +452,32 @@ mod tests {
         // Its task may end a moment later.
         refuse();
         assert_eq!(room.refusal(), None);
+    }
+
+    #[test]
+    fn samples_of_a_choice_that_was_not_counted_may_be_taken_again_at_once() {
+        let room = room(&["ipv4:127.0.0.1:1"]);
+        let (link, _requests) = mpsc::channel(8);
+        room.attached(0, limiter(), link).unwrap();
+        let publication = Publication {
+            generation: Generation { number: 1, home: Incarnation { shard: 0, number: 1 } },
+            sequence: 1,
+            tally: Tally::default(),
+            sums: Sums { inserts: 1, samples: 0, items: 1 },
+            insert_room: 20.0,
+            sample_room: 20.0,
+            refill_room: 0,
+            holders: Holders { shards: 1, learners: 1 },
+            listed: [MemberId::Learner(room.learner)].into(),
+            silent: Vec::new(),
+        };
+        room.hear(0, &RoomMessage::Published(Arc::new(publication)));
+        assert_eq!(room.take(20, 20), Some(20));
+        room.choose(0, 12);
+        room.choose(0, 8);
+        room.lose(0, 8);
+        assert_eq!(room.take(1, 20), Some(8));
+        room.lose(0, 8);
+        assert_eq!(room.take(1, 20), None, "the choice of 12 is not lost");
     }
 }

@@ -82,6 +82,11 @@ impl Taken {
         self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(count))).ok();
         self.used.room().choose(shard, count);
     }
+
+    /// Notes that a shard has not counted samples that were chosen there.
+    pub fn lose(&self, shard: u32, count: u64) {
+        self.used.room().lose(shard, count);
+    }
 }
 
 impl Drop for Taken {
