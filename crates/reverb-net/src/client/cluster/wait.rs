@@ -67,28 +67,6 @@ impl Wait {
         ended
     }
 
-    /// Waits until something may have changed, until `deadline` at the latest. `reason` is the end of a sentence.
-    pub async fn until(
-        &mut self,
-        table: &str,
-        deadline: Option<Instant>,
-        reason: impl FnOnce() -> String,
-        changed: impl Future<Output = ()>,
-    ) {
-        let now = Instant::now();
-        let notice_at = self.begun + NOTICE_AFTER;
-        if !self.is_told && now >= notice_at {
-            self.is_told = true;
-            self.tell(table, format!("sample of table `{table}` waits: {}", reason()));
-        }
-        let notice_at = (!self.is_told).then_some(notice_at);
-        match [deadline, notice_at].into_iter().flatten().min() {
-            None => changed.await,
-            Some(limit) => drop(tokio::time::timeout_at(limit.into(), changed).await),
-        }
-        self.paused += now.elapsed();
-    }
-
     /// Says that the draw goes on, if the program was told that it waits.
     pub fn end(&self, table: &str) {
         if self.is_told {

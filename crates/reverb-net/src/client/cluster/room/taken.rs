@@ -68,7 +68,7 @@ impl Taken {
                 let reason = reason();
                 return Err(Error::DeadlineExceeded(format!("sample of table `{table}` waits: {reason}\n{TIMED_OUT}")));
             }
-            wait.until(table, deadline, reason, changed).await;
+            wait.during(table, deadline, reason, changed).await;
         }
     }
 
