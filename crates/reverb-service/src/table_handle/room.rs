@@ -304,9 +304,9 @@ impl Room {
 
     /// Tells a learner that samples of it were counted.
     pub fn tell_counted(&mut self, counts: Counts, learner: u64, count: u64) {
+        let Some(place) = self.members.iter().position(|member| member.learner == learner) else { return };
         self.count(counts);
         let counted = self.shard.sampled(0, &Tally::default());
-        let Some(place) = self.members.iter().position(|member| member.learner == learner) else { return };
         let delivery = RoomDelivery::to_client(RoomMessage::Counted(count, counted));
         if self.members[place].deliveries.try_send(delivery).is_err() {
             // It has to know that it has missed this.
