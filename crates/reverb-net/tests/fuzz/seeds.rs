@@ -234,16 +234,14 @@ pub fn sums_requests() -> Vec<Vec<u8>> {
     let counts = |shard, inserts| ShardCounts { shard, start: 9, inserts, samples: 3, ..ShardCounts::default() };
     let tally = Some(Tally { counts: vec![counts(1, 5), counts(2, 1 << 47)] });
     let generation = Some(Generation { number: (1 << 48) - 1, shard: 2, start: u64::MAX });
-    let report = |shard, learner| {
+    let report = |shard| {
         let (tally, newest) = (tally.clone(), generation);
-        room_message::Kind::Report(RoomReport { shard, learner, tally, newest, has_home: true, wants: 8 })
+        room_message::Kind::Report(RoomReport { shard, tally, newest, has_home: true, wants: 8 })
     };
     let publication = room_message::Kind::Publication(Publication {
         generation,
         sequence: u64::MAX,
         tally: tally.clone(),
-        inserts: u64::MAX,
-        samples: 4,
         items: u64::MAX,
         insert_room: f64::MAX,
         sample_room: 0.0,
@@ -262,8 +260,8 @@ pub fn sums_requests() -> Vec<Vec<u8>> {
     };
     let named = SumsRequest { shards: vec![3, 255], ..SumsRequest::default() }.encode_to_vec();
     vec![
-        stream(&[request(report(None, 7)), request(report(Some(1), 0)), request(publication.clone())]),
-        stream(&[request(publication), named, request(report(Some(2), 0))]),
+        stream(&[request(report(None)), request(report(Some(1))), request(publication.clone())]),
+        stream(&[request(publication), named, request(report(Some(2)))]),
         stream(&[request(counted)]),
     ]
 }

@@ -6,7 +6,7 @@ use crate::replay_v1::proto::{SumsRequest, SumsResponse};
 use crate::replay_v1::status::to_status;
 use crate::replay_v1::wire::{limiter_to_wire, room_message_from_wire, room_message_to_wire};
 use reverb_core::{Error, Result};
-use reverb_service::{Replay, RoomDeliveries, RoomDelivery, RoomLink};
+use reverb_service::{Replay, RoomDelivery, RoomLink};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -49,7 +49,8 @@ async fn run(
         let _gone = answers.send(Ok(SumsResponse { limiter, ..SumsResponse::default() })).await;
         return Ok(());
     }
-    let attached = attach(replay, &first)?;
+    let shard = replay.shard().ok_or_else(|| Error::invalid("this server is no shard of a cluster"))?;
+    let attached = replay.table(&first.table)?.attach_to_room(shard, first.learner, &first.shards)?;
     let limiter = attached.as_ref().map(|(link, _)| limiter_to_wire(&link.limiter));
     let answer = SumsResponse { limiter, ..SumsResponse::default() };
     if answers.send(Ok(answer)).await.is_err() {
@@ -59,7 +60,7 @@ async fn run(
     loop {
         tokio::select! {
             request = requests.next() => match request {
-                Some(Ok(request)) => take(replay, &link, &request)?,
+                Some(Ok(request)) => take(replay, (&link, first.learner), &request)?,
                 _ => return Ok(()),
             },
             delivery = deliveries.recv() => match delivery {
@@ -81,20 +82,12 @@ async fn run(
     }
 }
 
-fn attach(replay: &Replay, first: &SumsRequest) -> Result<Option<(RoomLink, RoomDeliveries)>> {
-    let shard = replay.shard().ok_or_else(|| Error::invalid("this server is no shard of a cluster"))?;
-    let attached = replay.table(&first.table)?.attach_to_room(shard, first.learner, &first.shards)?;
-    if let (Some((link, _)), Some(_)) = (&attached, &first.message) {
-        take(replay, link, first)?;
-    }
-    Ok(attached)
-}
-
-fn take(replay: &Replay, link: &RoomLink, request: &SumsRequest) -> Result<()> {
+fn take(replay: &Replay, (link, learner): (&RoomLink, u64), request: &SumsRequest) -> Result<()> {
     if let Some(shard) = replay.shard().filter(|_| !request.shards.is_empty()) {
         link.name_shards(shard, &request.shards)?;
     }
-    let message = request.message.as_ref().map(room_message_from_wire).transpose()?.flatten();
+    let message = request.message.as_ref().map(|message| room_message_from_wire(message, learner));
+    let message = message.transpose()?.flatten();
     message.map_or(Ok(()), |message| link.hear(&message))
 }
 

@@ -55,17 +55,18 @@ pub fn room_message_to_wire(message: &RoomMessage) -> replay::RoomMessage {
     replay::RoomMessage { kind: Some(kind) }
 }
 
-/// Reads what a member tells. `None` for a kind that this edition does not know.
+/// Reads what a member tells. A report that is of no shard is of the client, which is this learner. `None` for a kind that
+/// this edition does not know.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if no member can have made it.
-pub fn room_message_from_wire(message: &replay::RoomMessage) -> Result<Option<RoomMessage>> {
+pub fn room_message_from_wire(message: &replay::RoomMessage, learner: u64) -> Result<Option<RoomMessage>> {
     Ok(match &message.kind {
         None => None,
         Some(room_message::Kind::Publication(publication)) => {
             Some(RoomMessage::Published(Arc::new(publication_from_wire(publication)?)))
         }
-        Some(room_message::Kind::Report(report)) => Some(RoomMessage::Reported(report_from_wire(report)?)),
+        Some(room_message::Kind::Report(report)) => Some(RoomMessage::Reported(report_from_wire(report, learner)?)),
         Some(room_message::Kind::Counted(counted)) => {
             let incarnation = incarnation(counted.shard, counted.start);
             let tally = tally_from_wire(counted.tally.as_ref())?;
@@ -87,8 +88,6 @@ fn publication_to_wire(publication: &Publication) -> replay::Publication {
         generation: Some(generation_to_wire(*generation)),
         sequence: *sequence,
         tally: Some(tally_to_wire(tally)),
-        inserts: sums.inserts,
-        samples: sums.samples,
         items: sums.items,
         insert_room: *insert_room,
         sample_room: *sample_room,
@@ -102,8 +101,7 @@ fn publication_to_wire(publication: &Publication) -> replay::Publication {
 }
 
 fn publication_from_wire(publication: &replay::Publication) -> Result<Publication> {
-    let replay::Publication { sequence, inserts, samples, items, insert_room, sample_room, refill_room, .. } =
-        *publication;
+    let replay::Publication { sequence, items, insert_room, sample_room, refill_room, .. } = *publication;
     let replay::Publication { generation, listed_shards, listed_learners, silent, .. } = publication;
     let members = listed_shards.len() + listed_learners.len() + silent.len();
     if members > MAX_MEMBERS {
@@ -115,12 +113,14 @@ fn publication_from_wire(publication: &replay::Publication) -> Result<Publicatio
         }
     }
     let generation = generation.as_ref().ok_or_else(|| Error::invalid("a publication says of which home it is"))?;
+    let tally = tally_from_wire(publication.tally.as_ref())?;
+    let sums = Sums { items, ..tally.sums(&[]) };
     let shards = listed_shards.iter().map(|shard| MemberId::Shard(*shard));
     Ok(Publication {
         generation: generation_from_wire(generation)?,
         sequence,
-        tally: tally_from_wire(publication.tally.as_ref())?,
-        sums: Sums { inserts, samples, items },
+        tally,
+        sums,
         insert_room,
         sample_room,
         refill_room,
@@ -131,13 +131,12 @@ fn publication_from_wire(publication: &replay::Publication) -> Result<Publicatio
 }
 
 fn report_to_wire(report: &Report) -> replay::RoomReport {
-    let (shard, learner) = match report.from {
-        MemberId::Shard(shard) => (Some(shard), 0),
-        MemberId::Learner(learner) => (None, learner),
+    let shard = match report.from {
+        MemberId::Shard(shard) => Some(shard),
+        MemberId::Learner(_) => None,
     };
     replay::RoomReport {
         shard,
-        learner,
         tally: Some(tally_to_wire(&report.tally)),
         newest: report.newest.map(generation_to_wire),
         has_home: report.has_home,
@@ -145,8 +144,8 @@ fn report_to_wire(report: &Report) -> replay::RoomReport {
     }
 }
 
-fn report_from_wire(report: &replay::RoomReport) -> Result<Report> {
-    let &replay::RoomReport { shard, learner, has_home, wants, .. } = report;
+fn report_from_wire(report: &replay::RoomReport, learner: u64) -> Result<Report> {
+    let &replay::RoomReport { shard, has_home, wants, .. } = report;
     check("a number of samples", wants)?;
     Ok(Report {
         from: shard.map_or(MemberId::Learner(learner), MemberId::Shard),
@@ -195,7 +194,7 @@ mod tests {
             generation: Generation { number: 7, home: incarnation(3, 9) },
             sequence: 12,
             tally: tally(),
-            sums: Sums { inserts: 5, samples: 6, items: 7 },
+            sums: Sums { items: 7, ..tally().sums(&[]) },
             insert_room: 0.5,
             sample_room: 1e300,
             refill_room: 4,
@@ -223,9 +222,9 @@ mod tests {
         for message in messages() {
             let bytes = room_message_to_wire(&message).encode_to_vec();
             let read = replay::RoomMessage::decode(&*bytes).unwrap();
-            assert_eq!(room_message_from_wire(&read), Ok(Some(message)));
+            assert_eq!(room_message_from_wire(&read, 9), Ok(Some(message)));
         }
-        assert_eq!(room_message_from_wire(&replay::RoomMessage::default()), Ok(None));
+        assert_eq!(room_message_from_wire(&replay::RoomMessage::default(), 9), Ok(None));
     }
 
     #[test]
@@ -254,6 +253,8 @@ mod tests {
             assert!(error.starts_with(says), "{error}");
         }
         let report = replay::RoomReport { wants: u64::MAX, ..replay::RoomReport::default() };
-        assert!(report_from_wire(&report).unwrap_err().to_string().starts_with("expected a number of samples below"));
+        assert!(
+            report_from_wire(&report, 9).unwrap_err().to_string().starts_with("expected a number of samples below")
+        );
     }
 }

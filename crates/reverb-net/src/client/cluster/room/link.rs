@@ -22,8 +22,8 @@ const QUEUE: usize = 256;
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 /// Time before the next attempt after a stream has ended.
 const RETRY: Duration = Duration::from_millis(200);
-/// Time before a shard that keeps no ratio is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// Time before shards that keep no ratio of a table are asked again.
+pub const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Keeps a stream to each shard while calls use the room, and reports. Never ends.
 pub async fn keep(room: Arc<RoomMember>) {
@@ -115,7 +115,7 @@ fn take(room: &RoomMember, from: u32, response: &SumsResponse) -> Result<()> {
         room.send(&response.to, message);
         return Ok(());
     }
-    let message = room_message_from_wire(message).map_err(|error| Error::DataLoss(error.to_string()))?;
+    let message = room_message_from_wire(message, room.learner).map_err(|error| Error::DataLoss(error.to_string()))?;
     message.iter().for_each(|message| room.hear(from, message));
     Ok(())
 }

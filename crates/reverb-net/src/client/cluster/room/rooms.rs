@@ -2,7 +2,7 @@
 
 use super::super::super::road::Road;
 use super::ask::KeepsRatio;
-use super::link::keep;
+use super::link::{ASK_AGAIN, keep};
 use super::member::{RoomMember, RoomUse};
 use crate::replay_v1::client::GRACE;
 use crate::transport::address::Endpoint;
@@ -16,8 +16,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-/// Time after which a client asks again whether a table keeps a ratio.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// Time between two looks at the addresses of the shards.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
