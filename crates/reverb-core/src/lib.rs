@@ -11,6 +11,7 @@ mod column;
 mod compression;
 mod compressor;
 mod copy;
+mod effect;
 mod encoding;
 mod error;
 pub mod fork;
@@ -46,6 +47,7 @@ pub use buffer::{Buffer, pooled_bytes};
 pub use chunk::{Chunk, ChunkView, EpisodeIds, StepRange, encode_strings};
 pub use column::Column;
 pub use compressor::{AutoCodec, Compression, Compressor};
+pub use effect::{Confirmation, Counters, Effect, WriterId};
 pub use encoding::{Codec, Encoding};
 pub use error::{Error, Result};
 pub use importance::importance_weights;
@@ -65,8 +67,8 @@ pub use signature::{ArrayType, Signature};
 pub use table::{
     ClientCounts, CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages,
     LOG2_BUCKETS, LargestSeen, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts,
-    PeekSearch, RemovalCounts, Shrinking, Table, TableChanges, TableConfig, TableInfo, TableSnapshot, WAIT_BOUNDS,
-    WaitHistogram, WaitingBatches,
+    PeekSearch, RemovalCounts, RemovalReason, Replay, Shrinking, Table, TableChanges, TableConfig, TableInfo,
+    TableSnapshot, WAIT_BOUNDS, WaitHistogram, WaitingBatches,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

@@ -38,7 +38,7 @@ impl Table {
                 changed += 1;
                 removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
             } else {
-                self.in_flight.change_gone(key, |gone| gone.is_deleted = true);
+                self.delete_in_flight(key);
             }
         }
         let deleted = changed;
@@ -48,7 +48,7 @@ impl Table {
                 self.set_priority(slot, priority);
                 changed += 1;
             } else {
-                self.in_flight.change_gone(key, |gone| gone.priority = priority);
+                self.update_in_flight(key, priority);
             }
         }
         self.counting.priority_updates += changed - deleted;

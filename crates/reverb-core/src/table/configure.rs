@@ -3,7 +3,7 @@
 use super::config::TableConfig;
 use super::contents::Table;
 use super::in_flight::Flight;
-use crate::slab::{Item, PAGE_SLOTS};
+use crate::slab::PAGE_SLOTS;
 use crate::{Error, RateLimiterConfig, Result, Trajectory};
 
 /// Number of items that an insert may evict while another call shrinks the table.
@@ -65,6 +65,7 @@ impl Table {
         let config = changes.apply(&self.config)?;
         let limit = |times: i32| if times < 1 { i32::MAX } else { times };
         let is_lower = limit(config.max_times_sampled) < limit(self.config.max_times_sampled);
+        let was_limited = self.config.max_times_sampled > 0;
         self.config = config;
         self.limiter.config = self.config.rate_limiter.clone();
         // Once on, it stays on: of a batch that is drawn in several steps, the tracked draws are the last then.
@@ -72,8 +73,9 @@ impl Table {
         if is_lower {
             // Items now leave that have several draws in flight.
             self.in_flight.track_items();
-            self.in_flight.lower_returns(self.config.max_times_sampled);
+            self.lower_returns(self.config.max_times_sampled);
         }
+        self.note_options(changes, is_lower && !was_limited);
         self.max_evictions = EVICTIONS_PER_INSERT;
         Ok(Shrinking { page: is_lower.then_some(0) })
     }
@@ -108,15 +110,31 @@ impl Table {
         let end = from.saturating_add(pages).min(self.slab.pages().len());
         for page in from..end {
             for slot in self.slab.slots_of(page, |item| item.times_sampled >= limit) {
-                let &Item { key, inserted_at, .. } = self.slab.get(slot);
-                let (item, gone) = (Flight { key, inserted_at }, self.set_aside(slot, limit));
-                if self.in_flight.has_draws_of(item) {
-                    self.in_flight.set_gone(item, gone);
-                } else {
-                    removed.push(gone.trajectory);
-                }
+                self.remove_drawn_item(slot, removed);
+            }
+            if self.are_draws_new() {
+                let drawn = self.slab.slots_of(page, |item| item.times_sampled > 0);
+                drawn.into_iter().for_each(|slot| self.note_times(Flight::at(self.slab.get(slot))));
             }
         }
-        (end < self.slab.pages().len()).then_some(end)
+        let next = (end < self.slab.pages().len()).then_some(end);
+        if next.is_none() {
+            self.end_new_draws();
+        }
+        next
+    }
+
+    fn remove_drawn_item(&mut self, slot: u32, removed: &mut Vec<Trajectory>) {
+        let limit = self.config.max_times_sampled;
+        let item = Flight::at(self.slab.get(slot));
+        let gone = self.set_aside(slot, limit);
+        if self.in_flight.has_draws_of(item) {
+            self.in_flight.set_gone(item, gone);
+        } else {
+            removed.push(gone.trajectory);
+        }
+        if self.noted.is_some() {
+            self.note_drawn_item(item);
+        }
     }
 }

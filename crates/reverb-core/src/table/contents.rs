@@ -2,7 +2,8 @@
 
 use super::config::TableConfig;
 use super::counters::{Counting, TimesSampled};
-use super::in_flight::InFlight;
+use super::in_flight::{Flight, InFlight};
+use super::noted::Noted;
 use super::removal::{RemovalCounts, RemovalReason};
 use crate::selector::{AnySelector, Selector};
 use crate::slab::{Entered, Item, MAX_SLOTS, Slab};
@@ -41,6 +42,8 @@ pub struct Table {
     pub(super) max_evictions: usize,
     /// Draws that have not reached their callers.
     pub(super) in_flight: InFlight,
+    /// Set if the table is journaled.
+    pub(super) noted: Option<Box<Noted>>,
     /// Changes with each reset. No other table has the same one, so a table that was replaced by a restored one leaves
     /// no draws that the latter would take back.
     pub(super) epoch: u64,
@@ -121,6 +124,7 @@ impl Table {
             tracks_draws: config.counts_samples(),
             max_evictions: usize::MAX,
             in_flight: InFlight::new(config.max_times_sampled),
+            noted: None,
             epoch,
             first_epoch: epoch,
             rng: config.seed.map_or_else(SmallRng::from_os_rng, SmallRng::seed_from_u64),
@@ -163,6 +167,9 @@ impl Table {
                 return;
             }
         };
+        if self.noted.is_some() {
+            self.note_insert(&item, inserted_at, oldest);
+        }
         if oldest.is_some() {
             self.replace(entered, item, inserted_at, removed);
         } else {
@@ -193,6 +200,7 @@ impl Table {
     /// This is O(1). The caller counts and drops the returned contents outside the lock that guards the table; see
     /// [`Table::count_old`].
     pub fn reset(&mut self) -> OldContents {
+        self.note_reset();
         *self.removed.of(RemovalReason::Reset) += self.slab.len() as u64;
         let old = OldContents {
             slab: self.slab.take(),
@@ -307,6 +315,9 @@ impl Table {
         self.slab.get_mut(slot).priority = priority;
         self.sampler.update(slot, priority);
         self.remover.update(slot, priority);
+        if self.noted.is_some() {
+            self.note_new_priority(slot);
+        }
     }
 
     pub(super) fn evict(&mut self, reason: RemovalReason, removed: &mut Vec<Trajectory>) {
@@ -360,8 +371,17 @@ impl Table {
         self.config.max_bytes.is_some_and(|max_bytes| bytes > max_bytes)
     }
 
-    /// Removes an item from the slab and from both selectors.
+    /// Removes an item for good.
     pub(super) fn remove(&mut self, slot: u32, reason: RemovalReason) -> Item {
+        let item = self.take_out(slot, reason);
+        if self.noted.is_some() {
+            self.note_gone(Flight::at(&item), reason);
+        }
+        item
+    }
+
+    /// Removes an item from the slab and from both selectors.
+    pub(super) fn take_out(&mut self, slot: u32, reason: RemovalReason) -> Item {
         self.sampler.remove(slot);
         self.remover.remove(slot);
         let item = self.slab.remove(slot);

@@ -49,6 +49,12 @@ struct CopiedDraw {
     in_flight: FlightNumber,
 }
 
+impl CopiedDraw {
+    fn flight(&self) -> Flight {
+        Flight { key: self.key, inserted_at: self.inserted_at }
+    }
+}
+
 impl CopiedDraws {
     /// Whether the table waits to hear that the draws were delivered or given back.
     pub fn are_tracked(&self) -> bool {
@@ -91,6 +97,7 @@ impl Table {
         let (draws, layout, buffer) = copied?;
         // The rows of all items are alike, and none is compressed.
         self.counting.sample_bytes += count as u64 * referenced_bytes(&self.slab.get(draws[0].0).trajectory);
+        self.note_counts();
         let slab = &self.slab;
         self.counting.count_draws(count, now_nanos, |index| slab.get(draws[index].0).inserted_at);
         Some((CopiedBatch { info: self.count_samples(&draws), layout, buffer }, draws))
@@ -105,14 +112,18 @@ impl Table {
             let in_flight = if tracks { self.in_flight.add(flight, None) } else { FlightNumber::NONE };
             CopiedDraw { key, inserted_at, in_flight }
         });
-        CopiedDraws { items: items.collect(), epoch: self.epoch }
+        let draws = CopiedDraws { items: items.collect(), epoch: self.epoch };
+        if self.noted.is_some() && tracks {
+            self.note_flights(draws.items.iter().map(CopiedDraw::flight));
+        }
+        draws
     }
 
     /// Notes that the batch has reached its caller.
     pub fn delivered_copied(&mut self, draws: &CopiedDraws, removed: &mut Vec<Trajectory>) {
         if draws.epoch == self.epoch {
             for draw in &draws.items {
-                self.in_flight.remove(draw.in_flight, removed);
+                self.end_draw(draw.flight(), draw.in_flight, removed);
             }
         }
     }
@@ -121,10 +132,9 @@ impl Table {
     pub fn give_back_copied(&mut self, draws: &CopiedDraws, removed: &mut Vec<Trajectory>) {
         // After a reset there is nothing to take back.
         if draws.epoch == self.epoch {
-            for &CopiedDraw { key, inserted_at, in_flight } in &draws.items {
-                let undone = self.undo(Flight { key, inserted_at }, in_flight, removed);
+            for draw in &draws.items {
+                let undone = self.end_undelivered(draw.flight(), draw.in_flight, removed);
                 self.counting.returned_samples += u64::from(undone);
-                self.in_flight.remove(in_flight, removed);
             }
         }
     }

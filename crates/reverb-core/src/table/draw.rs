@@ -23,6 +23,7 @@ impl Table {
         if !self.slab.is_empty() {
             self.draw(false, &mut drawn);
             self.count_new(&drawn, now_nanos);
+            self.note_counts();
         }
         drawn.pop()
     }
@@ -44,6 +45,7 @@ impl Table {
             return false;
         }
         self.count_new(&drawn[before..], now_nanos);
+        self.note_counts();
         true
     }
 
@@ -72,7 +74,14 @@ impl Table {
         let is_last = max_times_sampled > 0 && sample.times_sampled >= max_times_sampled;
         let gone = is_last.then(|| self.set_aside(slot, sample.times_sampled));
         if self.tracks_draws {
-            sample.in_flight = self.in_flight.add(Flight::of(&sample), gone);
+            let item = Flight::of(&sample);
+            sample.in_flight = self.in_flight.add(item, gone);
+            if self.noted.is_some() {
+                self.note_flights([item].into_iter());
+                if is_last {
+                    self.note_taken(item);
+                }
+            }
         }
         drawn.push(sample);
     }
@@ -81,7 +90,7 @@ impl Table {
     /// `returns_below` are left.
     pub(super) fn set_aside(&mut self, slot: u32, returns_below: i32) -> Gone {
         let places = (self.sampler.place(slot), self.remover.place(slot));
-        let Item { priority, times_sampled, trajectory, .. } = self.remove(slot, RemovalReason::MaxTimesSampled);
+        let Item { priority, times_sampled, trajectory, .. } = self.take_out(slot, RemovalReason::MaxTimesSampled);
         Gone { priority, times_sampled, trajectory, places, returns_below, is_deleted: false }
     }
 
@@ -112,8 +121,11 @@ impl Table {
     #[inline]
     fn track(&mut self, drawn: &mut [Drawn]) {
         if self.tracks_draws {
-            for draw in drawn {
+            for draw in &mut *drawn {
                 draw.in_flight = self.in_flight.add(Flight::of(draw), None);
+            }
+            if self.noted.is_some() {
+                self.note_flights(drawn.iter().map(Flight::of));
             }
         }
     }
@@ -128,12 +140,13 @@ impl Table {
     pub fn delivered(&mut self, drawn: &[Drawn], removed: &mut Vec<Trajectory>) {
         for draw in drawn {
             if self.is_current(draw) {
-                self.in_flight.remove(draw.in_flight, removed);
+                self.end_draw(Flight::of(draw), draw.in_flight, removed);
             }
         }
     }
 
-    /// As [`Table::delivered`], but in O(1), for a large batch. The caller calls [`Table::continue_deliveries`] next.
+    /// As [`Table::delivered`], but in O(1), for a large batch. The caller calls [`Table::continue_deliveries`] next. Not
+    /// for journaled tables, which note each draw.
     pub fn begin_delivery(&mut self, delivery: Delivery) {
         if delivery.epoch == self.epoch {
             self.in_flight.begin_delivery(delivery);
@@ -227,11 +240,7 @@ impl Table {
 
     /// Takes back a draw without counting it as a sample that went back.
     pub(super) fn take_back(&mut self, drawn: Drawn, removed: &mut Vec<Trajectory>) -> bool {
-        let undone = self.is_current(&drawn) && {
-            let undone = self.undo(Flight::of(&drawn), drawn.in_flight, removed);
-            self.in_flight.remove(drawn.in_flight, removed);
-            undone
-        };
+        let undone = self.is_current(&drawn) && self.end_undelivered(Flight::of(&drawn), drawn.in_flight, removed);
         removed.push(drawn.trajectory);
         undone
     }
@@ -265,6 +274,7 @@ impl Table {
 
     /// Puts an item back that has left the table because it was drawn too often.
     fn put_back(&mut self, item: Flight, gone: Gone, removed: &mut Vec<Trajectory>) {
+        let was_kept = self.noted.is_some() && self.was_kept_before(item, &gone);
         let Gone { priority, times_sampled, trajectory, places, is_deleted, .. } = gone;
         let num_episodes = self.usage.num_episodes();
         let new = NewItem { key: item.key, priority, takes_largest: false, times_sampled, trajectory };
@@ -278,7 +288,11 @@ impl Table {
         self.limiter.deletes -= 1;
         self.counting.returned_items += 1;
         if is_deleted {
-            removed.push(self.remove(slot, RemovalReason::Delete).trajectory);
+            // The delete was noted when it was asked for.
+            removed.push(self.take_out(slot, RemovalReason::Delete).trajectory);
+            self.in_flight.unmark_unreceived(item);
+        } else if self.noted.is_some() {
+            self.note_back(item, was_kept);
         }
         self.evict_bytes(removed);
     }

@@ -9,9 +9,11 @@
 //! has left, items are found by their keys: this makes the draws of a queue slower by a fifth.
 
 use crate::item::FlightNumber;
+use crate::slab::Item;
 use crate::{Drawn, ItemKey, ItemView, Trajectory};
 use foldhash::fast::RandomState;
 use hashbrown::{HashSet, HashTable, hash_table};
+use std::cmp::Reverse;
 use std::hash::BuildHasher;
 
 /// The item of a draw. The time of the insert tells it from another item with the same key.
@@ -41,6 +43,30 @@ struct FlownItem {
     item: Flight,
     draws: u32,
     gone: Option<Gone>,
+    /// Whether the item was drawn for the first time and none of its draws was received: in a journaled table.
+    is_unreceived: bool,
+}
+
+/// An item with draws in flight, for reading.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FlownView<'a> {
+    pub item: Flight,
+    pub draws: i32,
+    /// The item itself, if it has left the table because it was drawn often enough.
+    pub gone: Option<&'a Gone>,
+    pub is_unreceived: bool,
+}
+
+impl FlownView<'_> {
+    /// See [`Gone::is_kept`].
+    pub fn is_kept(&self) -> bool {
+        self.gone.is_some_and(|gone| gone.is_kept(self.draws))
+    }
+
+    /// The number of received draws, if the item has left.
+    pub fn times_sampled(&self) -> Option<i32> {
+        Some(self.gone?.times_sampled - self.draws)
+    }
 }
 
 /// A draw in flight.
@@ -72,6 +98,7 @@ pub(super) struct InFlight {
 struct FlownItems {
     table: HashTable<FlownItem>,
     hasher: RandomState,
+    num_unreceived: u64,
 }
 
 /// The draws of a large batch that have reached their caller together.
@@ -96,9 +123,19 @@ impl Flight {
     pub fn of(drawn: &Drawn) -> Self {
         Self { key: drawn.key, inserted_at: drawn.inserted_at }
     }
+
+    #[inline]
+    pub fn at(item: &Item) -> Self {
+        Self { key: item.key, inserted_at: item.inserted_at }
+    }
 }
 
 impl Gone {
+    /// Whether the item returns to the table if all its draws in flight are given back, so many of them.
+    pub fn is_kept(&self, draws: i32) -> bool {
+        !self.is_deleted && self.times_sampled - draws < self.returns_below
+    }
+
     /// The item as it was when it left.
     pub fn view(&self, item: Flight) -> ItemView {
         let Flight { key, inserted_at } = item;
@@ -108,6 +145,16 @@ impl Gone {
 }
 
 impl FlownItem {
+    fn view(&self) -> FlownView<'_> {
+        let &Self { item, draws, ref gone, is_unreceived } = self;
+        FlownView { item, draws: draws as i32, gone: gone.as_ref(), is_unreceived }
+    }
+
+    fn change_gone(&mut self, change: &mut impl FnMut(Flight, i32, &mut Gone)) {
+        let Self { item, draws, .. } = *self;
+        self.gone.iter_mut().for_each(|gone| change(item, draws as i32, gone));
+    }
+
     fn release(self, removed: &mut Vec<Trajectory>) {
         removed.extend(self.gone.map(|gone| gone.trajectory));
     }
@@ -122,7 +169,7 @@ impl FlownItems {
     #[inline]
     fn add(&mut self, item: Flight, draws: u32, gone: Option<Gone>) {
         let hash = self.hash(item.key);
-        let Self { table, hasher } = self;
+        let Self { table, hasher, .. } = self;
         match table.entry(hash, |other| other.item == item, |other| hasher.hash_one(other.item.key)) {
             hash_table::Entry::Occupied(entry) => {
                 let flown = entry.into_mut();
@@ -130,7 +177,7 @@ impl FlownItems {
                 flown.gone = gone;
             }
             hash_table::Entry::Vacant(entry) => {
-                entry.insert(FlownItem { item, draws, gone });
+                entry.insert(FlownItem { item, draws, gone, is_unreceived: false });
             }
         }
     }
@@ -154,6 +201,7 @@ impl FlownItems {
         if flown.draws > 0 {
             return false;
         }
+        self.num_unreceived -= u64::from(std::mem::take(&mut flown.is_unreceived));
         let is_kept = flown.gone.is_some() && has_untracked;
         if !is_kept {
             entry.remove().0.release(removed);
@@ -254,23 +302,66 @@ impl InFlight {
         gone.is_some().then_some(gone)
     }
 
-    /// Changes the items with this key that have left the table because they were drawn often enough.
-    pub fn change_gone(&mut self, key: ItemKey, mut change: impl FnMut(&mut Gone)) {
+    /// Changes the items with this key that have left the table because they were drawn often enough. `change` is told
+    /// the number of their draws in flight.
+    pub fn change_gone(&mut self, key: ItemKey, mut change: impl FnMut(Flight, i32, &mut Gone)) {
         if self.may_keep {
             self.track_items();
         }
         let Some(items) = &mut self.items else { return };
         if !items.table.is_empty() {
             let of_key = items.table.iter_hash_mut(items.hasher.hash_one(key)).filter(|flown| flown.item.key == key);
-            of_key.filter_map(|flown| flown.gone.as_mut()).for_each(&mut change);
+            of_key.for_each(|flown| flown.change_gone(&mut change));
         }
     }
 
-    /// Lowers the number of draws below which items return.
-    pub fn lower_returns(&mut self, limit: i32) {
-        let gone =
-            self.items.iter_mut().flat_map(|items| items.table.iter_mut()).filter_map(|flown| flown.gone.as_mut());
-        gone.for_each(|gone| gone.returns_below = gone.returns_below.min(limit));
+    /// As [`InFlight::change_gone`], for all keys.
+    pub fn change_all_gone(&mut self, mut change: impl FnMut(Flight, i32, &mut Gone)) {
+        let flown = self.items.iter_mut().flat_map(|items| items.table.iter_mut());
+        flown.for_each(|flown| flown.change_gone(&mut change));
+    }
+
+    /// The items with draws in flight, if they are found by their keys.
+    pub fn flown(&self) -> impl Iterator<Item = FlownView<'_>> {
+        self.items.iter().flat_map(|items| items.table.iter()).map(FlownItem::view)
+    }
+
+    /// An item with draws in flight, if items are found by their keys.
+    pub fn find(&self, item: Flight) -> Option<FlownView<'_>> {
+        let items = self.items.as_ref().filter(|items| !items.table.is_empty())?;
+        items.table.find(items.hash(item.key), |flown| flown.item == item).map(FlownItem::view)
+    }
+
+    /// The items with this key that have left the table because they were drawn often enough, the newest first.
+    pub fn gone_of(&self, key: ItemKey) -> Vec<FlownView<'_>> {
+        let Some(items) = self.items.as_ref().filter(|items| !items.table.is_empty()) else { return Vec::new() };
+        let of_key = items.table.iter_hash(items.hash(key)).filter(|flown| flown.item.key == key);
+        let mut gone: Vec<_> = of_key.map(FlownItem::view).filter(|flown| flown.gone.is_some()).collect();
+        gone.sort_unstable_by_key(|flown| Reverse(flown.item.inserted_at));
+        gone
+    }
+
+    /// Number of items that were drawn for the first time and of whose draws none was received.
+    pub fn num_unreceived(&self) -> u64 {
+        self.items.as_ref().map_or(0, |items| items.num_unreceived)
+    }
+
+    /// Counts an item in [`InFlight::num_unreceived`], if it has draws in flight.
+    pub fn mark_unreceived(&mut self, item: Flight) {
+        let Some(items) = &mut self.items else { return };
+        if let Some(flown) = items.find_mut(item).filter(|flown| flown.draws > 0) {
+            let was_unreceived = std::mem::replace(&mut flown.is_unreceived, true);
+            items.num_unreceived += u64::from(!was_unreceived);
+        }
+    }
+
+    /// Does not count an item in [`InFlight::num_unreceived`] any more.
+    pub fn unmark_unreceived(&mut self, item: Flight) {
+        let Some(items) = self.items.as_mut().filter(|items| items.num_unreceived > 0) else { return };
+        if let Some(flown) = items.find_mut(item) {
+            let was_unreceived = std::mem::take(&mut flown.is_unreceived);
+            items.num_unreceived -= u64::from(was_unreceived);
+        }
     }
 
     /// Expects so many draws, which were made before the table tracked any, to end.

@@ -9,9 +9,9 @@
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `configure` changes options, `draw`, `copied` and `race` sample and take draws back,
-//! `in_flight` tracks draws until they are delivered, `snapshot` saves and restores, `compaction` finds unused memory,
-//! `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal` report, `largest` compares a table with others,
-//! and `limiter_words` says what the rate limiter allows.
+//! `in_flight` tracks draws until they are delivered, `noted` notes effects, `replay` repeats them, `snapshot` saves and
+//! restores, `compaction` finds unused memory, `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal`
+//! report, `largest` compares a table with others, and `limiter_words` says what the rate limiter allows.
 
 mod change;
 mod check;
@@ -28,10 +28,12 @@ mod in_flight;
 mod info;
 mod largest;
 mod limiter_words;
+mod noted;
 mod pages;
 mod peek;
 mod race;
 mod removal;
+mod replay;
 mod snapshot;
 
 pub use config::TableConfig;
@@ -45,5 +47,6 @@ pub use largest::LargestSeen;
 pub use limiter_words::{LimiterKind, LimiterView, WaitingBatches};
 pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;
-pub use removal::RemovalCounts;
+pub use removal::{RemovalCounts, RemovalReason};
+pub use replay::Replay;
 pub use snapshot::TableSnapshot;

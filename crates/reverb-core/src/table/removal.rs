@@ -2,7 +2,7 @@
 
 /// The reason for which an item leaves a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RemovalReason {
+pub enum RemovalReason {
     /// The table holds more items than `max_size`.
     MaxSize,
     /// The table keeps more bytes alive than `max_bytes`.

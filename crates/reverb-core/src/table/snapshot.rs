@@ -102,7 +102,7 @@ impl Table {
             let times_sampled = match gone {
                 Some(_) if found.is_some() || undelivered.returned.contains_key(&item.key) => continue,
                 Some(gone) => {
-                    if !gone.is_deleted && gone.times_sampled - draws < gone.returns_below {
+                    if gone.is_kept(draws) {
                         undelivered.returned.insert(item.key, gone.view(item));
                     }
                     Some(gone.times_sampled)
