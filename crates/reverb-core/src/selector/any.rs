@@ -50,6 +50,19 @@ impl AnySelector {
         }
     }
 
+    /// Whether the order is that of priorities.
+    pub fn is_heap(&self) -> bool {
+        matches!(self, Self::Heap(_))
+    }
+
+    /// Takes the place after all others; 0 if the order is that of the inserts or there is none.
+    pub fn new_place(&mut self) -> u64 {
+        match self {
+            Self::Heap(heap) => heap.new_place(),
+            _ => 0,
+        }
+    }
+
     /// The next slot, if this selector always takes the oldest and is not empty.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {

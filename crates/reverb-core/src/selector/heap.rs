@@ -56,7 +56,8 @@ impl Heap {
         Entry { rank, place, slot }
     }
 
-    fn new_place(&mut self) -> u64 {
+    /// Takes the place after all others.
+    pub fn new_place(&mut self) -> u64 {
         self.next_place += 1;
         self.next_place - 1
     }

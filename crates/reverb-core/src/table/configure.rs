@@ -113,8 +113,8 @@ impl Table {
                 self.remove_drawn_item(slot, removed);
             }
             if self.are_draws_new() {
-                let drawn = self.slab.slots_of(page, |item| item.times_sampled > 0);
-                drawn.into_iter().for_each(|slot| self.note_times(Flight::at(self.slab.get(slot))));
+                let left = self.slab.slots_of(page, |_| true);
+                left.into_iter().for_each(|slot| self.note_times(Flight::at(self.slab.get(slot))));
             }
         }
         let next = (end < self.slab.pages().len()).then_some(end);

@@ -95,13 +95,24 @@ impl Table {
     /// flight, and effects that add what such a snapshot does not have, the items whose keys others have taken while
     /// their draws were in flight.
     pub fn snapshot_for_effects(&self) -> (TableSnapshot, Vec<Effect>) {
-        let contested = self.noted.iter().flat_map(|noted| &noted.contested);
-        let hidden = contested.flat_map(|key| self.hidden(*key)).filter(|flown| flown.is_kept());
-        let puts = hidden.filter_map(|flown| {
-            let times_sampled = flown.gone?.times_sampled - flown.draws;
-            Some(Effect::Put(ItemView { times_sampled, ..flown.gone?.view(flown.item) }))
-        });
-        (self.snapshot_without_flights(), puts.collect())
+        let mut effects = Vec::new();
+        for key in self.noted.iter().flat_map(|noted| &noted.contested) {
+            for flown in self.hidden(*key).into_iter().filter(FlownView::is_kept) {
+                let (Some(gone), Some(times_sampled)) = (flown.gone, flown.times_sampled()) else { continue };
+                effects.push(Effect::Put(ItemView { times_sampled, ..gone.view(flown.item) }));
+            }
+            if let Some(Flight { key, inserted_at }) = self.shown(*key) {
+                effects.push(Effect::Back { key, inserted_at });
+            }
+        }
+        effects.push(Effect::Counters(self.counters()));
+        (self.snapshot_without_flights(), effects)
+    }
+
+    /// The item of the table with this key, if the draws in flight are given back now.
+    fn shown(&self, key: ItemKey) -> Option<Flight> {
+        let inside = self.slab.find(key).map(|slot| Flight::at(self.slab.get(slot)));
+        inside.or_else(|| self.in_flight.gone_of(key).iter().find(|flown| flown.is_kept()).map(|flown| flown.item))
     }
 
     /// The items with this key that draws in flight have taken, and that are lost if these are given back now. Also those
@@ -214,16 +225,13 @@ impl Table {
     #[cold]
     pub(super) fn note_taken(&mut self, item: Flight) {
         let Some(noted) = &self.noted else { return };
-        let newest = noted.contested.contains(&item.key).then(|| {
-            let gone = self.in_flight.gone_of(item.key);
-            gone.iter().find(|flown| flown.is_kept()).map(|flown| flown.item)
-        });
+        let shown = noted.contested.contains(&item.key).then(|| self.shown(item.key)).flatten();
         let counted = noted.are_draws_new.then(|| self.kept_times(item)).flatten();
         let Flight { key, inserted_at } = item;
         if let Some(times_sampled) = counted {
             self.note(Effect::Count { key, inserted_at, times_sampled });
         }
-        if let Some(Flight { key, inserted_at }) = newest.flatten().filter(|newest| *newest != item) {
+        if let Some(Flight { key, inserted_at }) = shown.filter(|shown| *shown != item) {
             self.note(Effect::Back { key, inserted_at });
         }
     }

@@ -27,6 +27,8 @@ pub struct Replay {
     counters: Option<Counters>,
     /// Whether effects came after the latest counts.
     wants_counters: bool,
+    /// The last places of the first state in the sampler and in the remover.
+    begin: (u64, u64),
     /// Whether an item came after one that was inserted later.
     is_out_of_order: bool,
 }
@@ -37,14 +39,17 @@ struct Hidden {
     priority: f64,
     times_sampled: i32,
     trajectory: Trajectory,
-    /// Its places in the sampler and in the remover, if it was in the table.
-    places: Option<(u64, u64)>,
+    /// Its places in the sampler and in the remover. Those of the first state come first.
+    places: (u64, u64),
+    /// Whether it was in the table.
+    has_places: bool,
 }
 
 impl Replay {
     /// Begins with the earlier state: an empty table, or a restored one.
-    pub fn new(table: Table) -> Self {
-        Self { table, hidden: HashMap::new(), counters: None, wants_counters: false, is_out_of_order: false }
+    pub fn new(mut table: Table) -> Self {
+        let begin = new_places(&mut table);
+        Self { table, hidden: HashMap::new(), begin, counters: None, wants_counters: false, is_out_of_order: false }
     }
 
     /// The table so far.
@@ -132,9 +137,13 @@ impl Replay {
         if visible.is_some_and(|(_, time)| time == inserted_at) || self.hidden.get(&key).is_some_and(is_known) {
             return Err(self.damaged(&format!("the item with key {key} comes twice")));
         }
-        let hidden = Hidden { inserted_at, priority, times_sampled, trajectory, places: None };
+        let mut hidden = Hidden { inserted_at, priority, times_sampled, trajectory, places: (0, 0), has_places: false };
         match visible {
             Some((_, time)) if time > inserted_at => {
+                // The first counts end the first state.
+                if self.counters.is_some() {
+                    hidden.places = new_places(&mut self.table);
+                }
                 self.hidden.entry(key).or_default().push(hidden);
                 return Ok(());
             }
@@ -143,13 +152,13 @@ impl Replay {
         }
         self.is_out_of_order |= inserted_at <= self.table.last_inserted_at;
         self.table.last_inserted_at = self.table.last_inserted_at.max(inserted_at);
-        self.add(key, hidden);
+        self.add(key, hidden, None);
         Ok(())
     }
 
     /// Adds an item whose key the table does not have.
-    fn add(&mut self, key: ItemKey, item: Hidden) {
-        let Hidden { inserted_at, priority, times_sampled, trajectory, places } = item;
+    fn add(&mut self, key: ItemKey, item: Hidden, places: Option<(u64, u64)>) {
+        let Hidden { inserted_at, priority, times_sampled, trajectory, .. } = item;
         let new = NewItem { key, priority, takes_largest: false, times_sampled, trajectory };
         if let Some(slot) = self.table.put_again(new, inserted_at) {
             self.table.place(slot, places);
@@ -160,7 +169,7 @@ impl Replay {
     fn hide(&mut self, slot: u32) {
         let places = (self.table.sampler.place(slot), self.table.remover.place(slot));
         let Item { key, inserted_at, priority, times_sampled, trajectory, .. } = self.take_out(slot);
-        let hidden = Hidden { inserted_at, priority, times_sampled, trajectory, places: Some(places) };
+        let hidden = Hidden { inserted_at, priority, times_sampled, trajectory, places, has_places: true };
         self.hidden.entry(key).or_default().push(hidden);
     }
 
@@ -206,8 +215,10 @@ impl Replay {
     /// Adds one of the items whose keys others had.
     fn bring_back(&mut self, item: Flight) -> Result<()> {
         let hidden = self.take_hidden(item)?;
-        self.is_out_of_order |= hidden.places.is_none();
-        self.add(item.key, hidden);
+        let places = hidden.places;
+        // One that was never in the table has no place in a queue.
+        self.is_out_of_order |= !hidden.has_places;
+        self.add(item.key, hidden, Some(places));
         Ok(())
     }
 
@@ -258,17 +269,20 @@ impl Replay {
         Ok(())
     }
 
-    /// Puts the items into the order of their inserts.
+    /// Puts the items into their order: first those that have not changed since the first state, in the order of their
+    /// inserts.
     fn put_in_order(&mut self) {
         let Table { sampler, remover, slab, config, .. } = &mut self.table;
-        let mut slots: Vec<_> =
-            slab.items().filter_map(|item| Some((item.inserted_at, slab.find(item.key)?, item.priority))).collect();
-        slots.sort_unstable_by_key(|(inserted_at, ..)| *inserted_at);
-        for (selector, kind) in [(sampler, &config.sampler), (remover, &config.remover)] {
-            if matches!(selector, AnySelector::Queue(_)) {
-                *selector = AnySelector::new(kind);
-                slots.iter().for_each(|&(_, slot, priority)| selector.insert(slot, priority));
-            }
+        let slots: Vec<_> =
+            slab.items().filter_map(|item| Some((slab.find(item.key)?, item.inserted_at, item.priority))).collect();
+        for (selector, kind, begin) in
+            [(sampler, &config.sampler, self.begin.0), (remover, &config.remover, self.begin.1)]
+        {
+            let place = |slot| Some(selector.place(slot)).filter(|&place| selector.is_heap() && place > begin);
+            let mut slots = slots.clone();
+            slots.sort_by_key(|&(slot, inserted_at, _)| (place(slot), inserted_at));
+            *selector = AnySelector::new(kind);
+            slots.iter().for_each(|&(slot, _, priority)| selector.insert(slot, priority));
         }
     }
 
@@ -287,6 +301,10 @@ impl Replay {
         priorities.into_iter().for_each(|priority| table.note_priority(priority));
         Ok(())
     }
+}
+
+fn new_places(table: &mut Table) -> (u64, u64) {
+    (table.sampler.new_place(), table.remover.new_place())
 }
 
 fn check_times(times_sampled: i32) -> Result<()> {
