@@ -63,8 +63,8 @@ pub enum Effect {
     Options(Box<TableChanges>),
     /// The counts of the table after all effects before this one.
     Counters(Counters),
-    /// The item that was put last was the one to which its writer gave this number. It is an effect on the ledger of the
-    /// writer, which no table has.
+    /// The item that was inserted just before was the one to which its writer gave this number. It is an effect on the
+    /// ledger of the writer, which no table has.
     Wrote {
         /// The writer.
         writer: Arc<WriterId>,

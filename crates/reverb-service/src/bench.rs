@@ -91,7 +91,8 @@ impl Drop for BenchTable {
         let table = self.table.clone();
         // Freeing hundreds of megabytes takes a while, and this may be a thread that serves connections.
         let free = move || {
-            table.reset();
+            // Nothing else is left to do if it cannot be kept.
+            let _kept = table.reset();
             trim();
         };
         match Handle::try_current() {

@@ -279,7 +279,7 @@ mod tests {
         let waits = table.waits(10);
         assert_eq!(waits.iter().map(|wait| wait.kind).collect::<Vec<_>>(), [WaitKind::Newer]);
         assert!(waits[0].waited >= Duration::from_millis(50));
-        table.reset();
+        table.reset().unwrap();
         let early = tokio::time::timeout(Duration::from_millis(50), waiting.as_mut()).await;
         assert!(early.is_err(), "an empty table ended the wait");
         insert(&table, 3, trajectory);

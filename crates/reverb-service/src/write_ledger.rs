@@ -3,20 +3,29 @@
 //! After a lost connection, a writer sends its unconfirmed items again. The ledger tells which of them are in their
 //! tables already, so that no item is inserted twice. The turn that inserts an item enters it, under the lock of the
 //! table.
+//!
+//! A server forgets the ledgers of writers that were away for long, and then some number of them by id. Such a writer is
+//! told if it comes back with items that may be in their tables. The time counts while the server runs: a restored ledger
+//! is one of a writer that has disconnected just now.
 
 use parking_lot::Mutex;
+use reverb_core::words::number;
+use reverb_core::{Error, Result, WriterId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 // limit (Writers): time for which a server remembers a disconnected writer, and number of those writers | {},
-// {MAX_IDLE}; beyond it those that disconnected first are forgotten | items that a writer sends again are inserted
-// again
+// {MAX_IDLE}; beyond it those that disconnected first are forgotten | `ResourceExhaustedError` for unconfirmed items
 /// Time that the ledger of a disconnected writer is kept. A writer gives up reconnecting earlier.
 const KEEP_TIME: Duration = Duration::from_secs(3600);
 /// Maximum number of ledgers of disconnected writers. Beyond it, the server forgets those that disconnected first.
 const MAX_IDLE: usize = 65_536;
+// limit (Writers): number of forgotten writers that are told so if they come back | {} | items that a writer sends again
+// are inserted again
+/// Maximum number of forgotten writers that the server knows by id.
+const MAX_FORGOTTEN: usize = 4 * MAX_IDLE;
 
 /// The ledgers of all writers of a server.
 #[derive(Debug, Default)]
@@ -26,20 +35,21 @@ pub struct Ledgers {
 
 #[derive(Debug, Default)]
 struct Writers {
-    records: HashMap<WriterId, WriterRecord>,
+    records: HashMap<Arc<WriterId>, WriterRecord>,
     /// The disconnected writers, in the order in which they disconnected, and when.
-    idle: BTreeMap<u64, (WriterId, Instant)>,
+    idle: BTreeMap<u64, (Arc<WriterId>, Instant)>,
     next_idle: u64,
+    /// The writers whose ledgers were forgotten: the last number that each has inserted, and their order.
+    forgotten: HashMap<Arc<WriterId>, (u64, u64)>,
+    forgotten_order: BTreeMap<u64, Arc<WriterId>>,
+    next_forgotten: u64,
 }
-
-/// A writer: whom it belongs to, and the id that it gave itself. Another owner cannot take its place, and learns nothing
-/// of it. The owner is the name of a token; `None` where the server asks for none.
-type WriterId = (Option<Arc<str>>, u64);
 
 #[derive(Debug)]
 struct WriterRecord {
-    /// Locked by the stream that may use it.
-    ledger: Arc<tokio::sync::Mutex<Arc<Ledger>>>,
+    ledger: Arc<Ledger>,
+    /// Locked by the stream that may use the ledger.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// The number of the newest stream of the writer. Tells older streams to release the ledger.
     newest: watch::Sender<u64>,
     /// Number of streams that hold the ledger or wait for it.
@@ -50,39 +60,76 @@ struct WriterRecord {
 
 impl Writers {
     /// Counts a new stream of a writer. Returns its ledger, its number, and the numbers of later streams.
-    fn enter(&mut self, writer: WriterId) -> (Arc<tokio::sync::Mutex<Arc<Ledger>>>, u64, watch::Receiver<u64>) {
+    fn enter(&mut self, writer: &Arc<WriterId>) -> (&WriterRecord, u64) {
         self.forget_old(Instant::now());
-        let writer_id = writer.1;
-        let record = self.records.entry(writer).or_insert_with(|| WriterRecord {
-            ledger: Arc::new(tokio::sync::Mutex::new(Arc::new(Ledger { writer_id, numbers: Mutex::default() }))),
-            newest: watch::Sender::new(0),
-            streams: 0,
-            idle: None,
-        });
-        if let Some(place) = record.idle.take() {
-            self.idle.remove(&place);
-        }
+        let record = self.record(writer);
+        let place = record.idle.take();
         record.streams += 1;
         let number = *record.newest.borrow() + 1;
         record.newest.send_replace(number);
-        (record.ledger.clone(), number, record.newest.subscribe())
+        if let Some(place) = place {
+            self.idle.remove(&place);
+        }
+        (&self.records[writer], number)
+    }
+
+    /// The record of a writer, which is new if the writer has none.
+    fn record(&mut self, writer: &Arc<WriterId>) -> &mut WriterRecord {
+        let Self { records, forgotten, forgotten_order, .. } = self;
+        records.entry(writer.clone()).or_insert_with(|| {
+            let lost = forgotten.remove(writer).map_or(0, |(last, place)| {
+                forgotten_order.remove(&place);
+                last
+            });
+            let numbers = Numbers { lost, ..Numbers::default() };
+            WriterRecord {
+                ledger: Arc::new(Ledger { writer: writer.clone(), numbers: Mutex::new(numbers) }),
+                turn: Arc::default(),
+                newest: watch::Sender::new(0),
+                streams: 0,
+                idle: None,
+            }
+        })
     }
 
     /// Counts the end of a stream. After the last one, the ledger is forgotten if the writer does not need it any more.
-    fn leave(&mut self, writer: &WriterId, is_needed: bool) {
+    fn leave(&mut self, writer: &Arc<WriterId>, is_needed: bool) {
         let Some(record) = self.records.get_mut(writer) else { return };
         record.streams -= 1;
         if record.streams > 0 {
             return;
         }
         if is_needed {
-            record.idle = Some(self.next_idle);
-            self.idle.insert(self.next_idle, (writer.clone(), Instant::now()));
-            self.next_idle += 1;
+            self.rest(writer);
         } else {
             self.records.remove(writer);
         }
         self.forget_old(Instant::now());
+    }
+
+    /// Makes a writer the one that has disconnected last.
+    fn rest(&mut self, writer: &Arc<WriterId>) {
+        let place = self.next_idle;
+        self.next_idle += 1;
+        if let Some(before) = self.record(writer).idle.replace(place) {
+            self.idle.remove(&before);
+        }
+        self.idle.insert(place, (writer.clone(), Instant::now()));
+    }
+
+    /// Remembers that the ledger of a writer was forgotten which had inserted items up to a number.
+    fn note_forgotten(&mut self, writer: Arc<WriterId>, last: u64) {
+        let place = self.next_forgotten;
+        self.next_forgotten += 1;
+        if let Some((_, before)) = self.forgotten.insert(writer.clone(), (last, place)) {
+            self.forgotten_order.remove(&before);
+        }
+        self.forgotten_order.insert(place, writer);
+        while self.forgotten.len() > MAX_FORGOTTEN
+            && let Some((_, first)) = self.forgotten_order.pop_first()
+        {
+            self.forgotten.remove(&first);
+        }
     }
 
     /// Forgets the ledgers of writers that disconnected too long ago, and of the first ones if there are too many. Does
@@ -93,8 +140,11 @@ impl Writers {
             && (left > MAX_IDLE || now.duration_since(first.get().1) >= KEEP_TIME)
         {
             let (writer, _) = first.remove();
-            self.records.remove(&writer);
             left -= 1;
+            if let Some(record) = self.records.remove(&writer) {
+                let last = record.ledger.numbers.lock().last();
+                self.note_forgotten(writer, last);
+            }
         }
     }
 }
@@ -102,14 +152,27 @@ impl Writers {
 /// The sequence numbers of the items that one writer has inserted.
 #[derive(Debug)]
 pub struct Ledger {
-    writer_id: u64,
+    writer: Arc<WriterId>,
     numbers: Mutex<Numbers>,
 }
 
+/// What a server knows of a writer, for a restarted one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerState {
+    /// The writer.
+    pub writer: Arc<WriterId>,
+    /// All items up to this sequence number were inserted.
+    pub through: u64,
+    /// Further items that were inserted: the first and the last number of each range, which ascend.
+    pub beyond: Vec<(u64, u64)>,
+    /// The last number that the writer had inserted when its ledger was forgotten; 0 if it was not.
+    pub lost: u64,
+}
+
 impl Ledger {
-    /// Returns the id that the writer gave itself.
-    pub fn writer_id(&self) -> u64 {
-        self.writer_id
+    /// Returns the writer.
+    pub fn writer(&self) -> &Arc<WriterId> {
+        &self.writer
     }
 
     /// Records that the item was inserted, or that it was refused and must not be inserted.
@@ -120,11 +183,29 @@ impl Ledger {
 
     /// Records that the writer will not send items up to a sequence number again. Returns which of the next `count`
     /// items from `first` on were inserted, in their order, and the number of gaps between the items that were inserted.
-    pub fn settle(&self, through: u64, first: u64, count: u64) -> (Vec<u64>, usize) {
+    ///
+    /// # Errors
+    /// [`Error::ResourceExhausted`] if an earlier ledger of the writer was forgotten, and some of these items may have been
+    /// in it.
+    pub fn settle(&self, through: u64, first: u64, count: u64) -> Result<(Vec<u64>, usize)> {
         let mut numbers = self.numbers.lock();
         numbers.settle(through);
+        if numbers.lost > numbers.through && first <= numbers.lost && count > 0 {
+            return Err(Error::ResourceExhausted(format!(
+                "the server has forgotten which items of this writer it has inserted, because the writer was away for too \
+                 long or too many others were: items {} to {} may be in their tables or not. Begin a new writer.",
+                number(numbers.through + 1),
+                number(numbers.lost)
+            )));
+        }
         let inserted = (first..first.saturating_add(count)).filter(|&sequence| numbers.has(sequence)).collect();
-        (inserted, numbers.beyond.len())
+        Ok((inserted, numbers.beyond.len()))
+    }
+
+    fn state(&self) -> LedgerState {
+        let numbers = self.numbers.lock();
+        let beyond = numbers.beyond.iter().map(|(first, last)| (*first, *last)).collect();
+        LedgerState { writer: self.writer.clone(), through: numbers.through, beyond, lost: numbers.lost }
     }
 }
 
@@ -137,9 +218,32 @@ struct Numbers {
     /// Further items that were inserted: the last number of each range by its first. Between two ranges, and before the
     /// first, at least one number is missing.
     beyond: BTreeMap<u64, u64>,
+    /// Items up to this number may have been inserted that an earlier ledger knew; 0 for none.
+    lost: u64,
 }
 
 impl Numbers {
+    /// Makes the numbers of a state.
+    fn restored(state: &LedgerState) -> Result<Self> {
+        let mut last = state.through;
+        for &(first, end) in &state.beyond {
+            if first > end || first.checked_sub(1).is_none_or(|before| before <= last) {
+                return Err(Error::DataLoss(format!(
+                    "the ledger of writer {} has the range {first} to {end} after {last}",
+                    state.writer.id
+                )));
+            }
+            last = end;
+        }
+        Ok(Self { through: state.through, beyond: state.beyond.iter().copied().collect(), lost: state.lost })
+    }
+
+    /// The last number that was inserted, as far as is known.
+    fn last(&self) -> u64 {
+        let last = self.beyond.last_key_value().map_or(self.through, |(_, last)| *last);
+        last.max(self.lost)
+    }
+
     /// Whether the item with this sequence number was inserted.
     #[inline]
     fn has(&self, sequence: u64) -> bool {
@@ -149,7 +253,7 @@ impl Numbers {
 
     /// Whether no item was inserted.
     fn is_empty(&self) -> bool {
-        self.through == 0 && self.beyond.is_empty()
+        self.last() == 0
     }
 
     /// Adds all numbers up to this one.
@@ -193,7 +297,8 @@ impl Numbers {
 #[derive(Debug)]
 pub struct LedgerGuard {
     /// The ledger, which no other stream uses until this guard is dropped.
-    pub ledger: OwnedMutexGuard<Arc<Ledger>>,
+    pub ledger: Arc<Ledger>,
+    _turn: OwnedMutexGuard<()>,
     stream: StreamOfWriter,
 }
 
@@ -201,7 +306,7 @@ pub struct LedgerGuard {
 #[derive(Debug)]
 struct StreamOfWriter {
     writers: Arc<Mutex<Writers>>,
-    writer: WriterId,
+    writer: Arc<WriterId>,
     number: u64,
     newest: watch::Receiver<u64>,
     /// Whether the writer may come back and need the ledger.
@@ -241,10 +346,56 @@ impl Ledgers {
     /// Takes the ledger of a writer. Tells a stream that holds it to release it, and waits for that. `owner` is the name
     /// of the token whose writers it is one of.
     pub async fn take(&self, owner: Option<&str>, writer_id: u64) -> LedgerGuard {
-        let writer = (owner.map(Arc::from), writer_id);
-        let (ledger, number, newest) = self.writers.lock().enter(writer.clone());
+        let writer = Arc::new(WriterId { owner: owner.map(Arc::from), id: writer_id });
+        let (ledger, turn, number, newest) = {
+            let mut writers = self.writers.lock();
+            let (record, number) = writers.enter(&writer);
+            (record.ledger.clone(), record.turn.clone(), number, record.newest.subscribe())
+        };
         let stream = StreamOfWriter { writers: self.writers.clone(), writer, number, newest, is_needed: true };
-        LedgerGuard { ledger: ledger.lock_owned().await, stream }
+        LedgerGuard { ledger, _turn: turn.lock_owned().await, stream }
+    }
+
+    /// Returns what is known of all writers: of forgotten ones, of those that have disconnected in the order in which they
+    /// have, and of the others.
+    pub fn states(&self) -> Vec<LedgerState> {
+        let writers = self.writers.lock();
+        let forgotten = writers.forgotten_order.values().map(|writer| LedgerState {
+            writer: writer.clone(),
+            through: 0,
+            beyond: Vec::new(),
+            lost: writers.forgotten[writer].0,
+        });
+        let idle = writers.idle.values().map(|(writer, _)| &writers.records[writer]);
+        let connected = writers.records.values().filter(|record| record.idle.is_none());
+        forgotten.chain(idle.chain(connected).map(|record| record.ledger.state())).collect()
+    }
+
+    /// Restores what an earlier server knew of a writer, which counts as the last that has disconnected. Replaces what is
+    /// known of it.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if the ranges do not ascend.
+    pub fn restore(&self, state: &LedgerState) -> Result<()> {
+        let numbers = Numbers::restored(state)?;
+        let mut writers = self.writers.lock();
+        if numbers.through == 0 && numbers.beyond.is_empty() {
+            writers.note_forgotten(state.writer.clone(), state.lost);
+            return Ok(());
+        }
+        *writers.record(&state.writer).ledger.numbers.lock() = numbers;
+        writers.rest(&state.writer);
+        writers.forget_old(Instant::now());
+        Ok(())
+    }
+
+    /// Repeats [`Effect::Wrote`](reverb_core::Effect::Wrote) of an earlier server, with the same consequences as
+    /// [`Ledgers::restore`].
+    pub fn restore_written(&self, writer: &Arc<WriterId>, sequence: u64) {
+        let mut writers = self.writers.lock();
+        writers.record(writer).ledger.add(sequence);
+        writers.rest(writer);
+        writers.forget_old(Instant::now());
     }
 }
 

@@ -64,7 +64,11 @@ impl WriteQueue {
         let mut items = items.into_iter();
         if self.queue(table).waiting.is_empty() {
             // One lock for all items that need not wait.
-            table.insert_at_once(&mut items, &self.writer, |sequence| done.push((sequence, Ok(()))));
+            let before = done.len();
+            let kept = table.insert_at_once(&mut items, &self.writer, |sequence| done.push((sequence, Ok(()))));
+            if let Err(error) = kept {
+                done[before..].iter_mut().for_each(|(_, result)| *result = Err(error.clone()));
+            }
         }
         items.for_each(|item| self.push(table, item, done));
     }

@@ -60,11 +60,6 @@ impl CopiedDraws {
     pub fn are_tracked(&self) -> bool {
         self.items.first().is_some_and(|draw| draw.in_flight != FlightNumber::NONE)
     }
-
-    /// Returns the keys of the drawn items, and none if the table was reset since.
-    pub fn current_keys(&self, table: &Table) -> impl Iterator<Item = ItemKey> {
-        self.items.iter().filter(|_| self.epoch == table.epoch).map(|draw| draw.key)
-    }
 }
 
 impl Table {

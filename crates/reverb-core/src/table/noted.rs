@@ -84,6 +84,14 @@ impl Table {
         }
     }
 
+    /// Lets the next [`Table::take_confirmation`] ask for so much at least, if the table is journaled.
+    #[inline]
+    pub fn confirm(&mut self, confirmation: Confirmation) {
+        if let Some(noted) = &mut self.noted {
+            noted.confirmation = noted.confirmation.max(confirmation);
+        }
+    }
+
     /// How safe the effects must be that were noted since the last call. Callers ask before they unlock the table, so
     /// that these are their own.
     #[inline]

@@ -147,7 +147,7 @@ impl Call for Reset<'_> {
     type Answer = ();
 
     fn here<'a>(self, replay: Arc<Replay>, _: Option<Instant>) -> Started<'a, ()> {
-        Started::Done(replay.table(self.table).map(|table| beside_others(|| table.reset())))
+        Started::Done(replay.table(self.table).and_then(|table| beside_others(|| table.reset())))
     }
 
     async fn replay_v1(self, connection: &Connection, deadline: Option<Instant>) -> Result<()> {

@@ -47,9 +47,5 @@ pub async fn mutate<T: Send + 'static>(count: usize, work: impl FnOnce() -> Resu
 /// Empties a table.
 pub async fn reset(table: TableHandle) -> Result<()> {
     // The items are dropped by the call.
-    let reset = move || {
-        table.reset();
-        Ok(())
-    };
-    in_background(reset).await
+    in_background(move || table.reset()).await
 }

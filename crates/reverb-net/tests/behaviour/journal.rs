@@ -2,20 +2,20 @@
 
 use crate::common::wire::{self, Inserts, Samples};
 use crate::common::{
-    self, Recorder, SOON, addresses, dm_inserts, dm_reverb_client, eventually, inserted, queue, server, uniform,
+    self, Recorder, SOON, Told, addresses, dm_inserts, dm_reverb_client, eventually, queue, server, uniform,
 };
-use reverb_core::TableChanges;
+use reverb_core::{Confirmation, TableChanges};
 use reverb_formats::proto::schema::SampleStreamResponse;
 use reverb_net::client::{Client, Configure, Mutate, Reset};
 use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, sample_request};
-use reverb_service::{Change, DrawRequest};
+use reverb_service::DrawRequest;
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-/// The changes of items that a writer has sent with numbers of its own.
-fn written(sequence: u64) -> Change {
-    Change::Inserted { key: 100 + sequence, written: Some((7, sequence)) }
+/// The effects of an item that a writer has sent with a number of its own.
+fn written(sequence: u64) -> [Told; 2] {
+    [Told::Put(100 + sequence), Told::Wrote(7, sequence)]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,13 +42,13 @@ async fn writers_are_named_with_the_numbers_of_their_items() {
     };
     send(1..=2);
     assert_eq!(responses.message().await.unwrap().unwrap().count, 2);
-    assert_eq!(journal.take(), [1, 2].map(written));
+    assert_eq!(journal.take(), [1, 2].map(written).concat());
     // The third waits for room.
     send(3..=3);
     assert!(responses.message().await.unwrap().unwrap().notice.contains("waits"));
     let draw = table.sample(DrawRequest::exactly(1), common::here());
     assert!(matches!(draw, reverb_service::Call::Done(Ok(_))));
-    assert_eq!(journal.take(), [Change::Drawn(101), written(3)]);
+    assert_eq!(journal.take(), written(3));
     assert_eq!(responses.message().await.unwrap().unwrap().count, 1);
 }
 
@@ -61,31 +61,31 @@ async fn inserts_draws_receipts_and_edits_are_committed_when_they_are_answered()
     let mut inserts = Inserts::open(&mut service).await;
     inserts.send(wire::insert(1, "table", 3));
     assert!(inserts.answer().await.unwrap().failure.is_none());
-    assert_eq!(journal.take(), [1_000_000, 1_000_001, 1_000_002].map(inserted));
+    assert_eq!(journal.take(), [1_000_000, 1_000_001, 1_000_002].map(Told::Put));
 
     let mut samples = Samples::open(&mut service).await;
     samples.draw(1, wire::draw("table", 1));
     samples.answer().await.1.unwrap();
-    assert_eq!(journal.take(), [Change::Drawn(1_000_000)]);
+    assert_eq!(journal.take(), []);
     samples.send(1, Some(sample_request::Kind::Received(true)));
-    eventually("the receipt arrives", || journal.committed() == 1).await;
-    assert_eq!(journal.take(), [Change::Delivered(1_000_000)]);
+    eventually("the receipt arrives", || journal.confirmations() == [Confirmation::Written]).await;
+    assert_eq!(journal.take(), [Told::received(1_000_000)]);
     samples.draw(2, wire::draw("table", 2));
     samples.answer().await.1.unwrap();
     journal.take();
     drop(samples);
-    eventually("the samples go back", || journal.committed() == 2).await;
-    assert_eq!(journal.take(), [1_000_002, 1_000_001].map(Change::GivenBack));
+    eventually("the samples go back", || table.with_table(|table| table.len() == 2)).await;
+    assert_eq!(journal.take(), [1_000_002, 1_000_001].map(Told::Back));
 
     let client = Client::new(&addresses(&server)[0]);
     let deadline = Some(Instant::now() + SOON);
     client.call(Mutate::new("table", &[(1_000_001, 3.0)], &[1_000_002]), deadline).await.unwrap();
-    assert_eq!(journal.take(), [Change::Deleted(1_000_002), Change::Updated(1_000_001, 3.0)]);
+    assert_eq!(journal.take(), [Told::deleted(1_000_002), Told::Priority(1_000_001, 3.0)]);
     let changes = TableChanges { max_size: Some(20), ..TableChanges::default() };
     client.call(Configure { table: "table", changes: &changes }, deadline).await.unwrap();
-    assert_eq!(journal.take(), [Change::Configured]);
+    assert_eq!(journal.take(), [Told::Options]);
     client.call(Reset { table: "table" }, deadline).await.unwrap();
-    assert_eq!(journal.take(), [Change::Reset]);
+    assert_eq!(journal.take(), [Told::Reset]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn streams_of_dm_reverb_commit_before_they_answer() {
     let mut inserts = dm_inserts::Inserts::open(&mut service).await;
     inserts.send(dm_inserts::request(&[dm_inserts::chunk(1, &[7])], &[dm_inserts::item("table", 5, 1)], &[1]));
     assert_eq!(inserts.keys().await, [5]);
-    assert_eq!(journal.take(), [inserted(5)]);
+    assert_eq!(journal.take(), [Told::Put(5)]);
     let channel = dm_reverb_client::channel(server.port()).await;
     let mut samples: dm_reverb_client::Samples<SampleStreamResponse> = dm_reverb_client::samples(&channel).await;
     samples.send(dm_reverb_client::sample("table", 2, Some(-1)));
@@ -105,5 +105,5 @@ async fn streams_of_dm_reverb_commit_before_they_answer() {
     while answered < 2 {
         answered += samples.answer().await.unwrap().entries.len();
     }
-    assert_eq!(journal.take(), [Change::Drawn(5), Change::Drawn(5)]);
+    assert_eq!(journal.take(), []);
 }

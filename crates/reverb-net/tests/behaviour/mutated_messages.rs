@@ -148,7 +148,7 @@ fn any_insert_request_is_answered_and_its_items_can_be_sampled() {
     let requests = (prop::collection::vec(any_chunk(), 1..5), prop::collection::vec(any_batch(), 1..3));
     let result = runner.run(&requests, |(chunks, batches)| {
         runtime.block_on(talk.borrow_mut().exchange(chunks, batches, &table));
-        table.reset();
+        table.reset().unwrap();
         Ok(())
     });
     result.unwrap();

@@ -95,7 +95,7 @@ fn any_write_request_is_answered_and_its_items_can_be_sampled() {
         // A reset would let the items in that still wait on a stream that the client has left.
         let is_left = || tables[1].status().info.waiting_inserts == Some(0);
         runtime.block_on(common::eventually("nothing waits", is_left));
-        tables.iter().for_each(|table| table.reset());
+        tables.iter().for_each(|table| table.reset().unwrap());
         Ok(())
     });
     result.unwrap();

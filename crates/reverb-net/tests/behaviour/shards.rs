@@ -217,7 +217,7 @@ async fn foreign_keys_of_an_insert_stream_are_noticed() {
     assert!(inserts.answer().await.unwrap().failure.is_none());
     assert!(tells_foreign_keys(&server).await);
     // It stays so, and the server goes on.
-    server.replay().table("table").unwrap().reset();
+    server.replay().table("table").unwrap().reset().unwrap();
     assert!(tells_foreign_keys(&server).await);
     let client = Client::new(&addresses(&server)[0]);
     client.insert(rows("table", &[42]), soon()).await.unwrap();

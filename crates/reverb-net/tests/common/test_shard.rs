@@ -1,13 +1,13 @@
 //! Shards of a cluster that note what they are asked, and clients of all of them.
 
 use super::cluster::own_name;
-use super::{MAX_MESSAGE_SIZE, Recorder, SOON, addresses, rows, uniform};
+use super::{MAX_MESSAGE_SIZE, Recorder, SOON, Told, addresses, rows, uniform};
 use reverb_core::{KeySlots, MAX_SHARDS};
 use reverb_net::Endpoint;
 use reverb_net::client::Client;
 use reverb_net::server::{ListenOptions, Server};
 use reverb_net::transport::cluster::{ClusterOptions, OnShardLoss, Placement};
-use reverb_service::{Change, Replay, Shard, TableHandle};
+use reverb_service::{Replay, Shard, TableHandle};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Handle;
@@ -64,13 +64,20 @@ impl TestShard {
         self.table.with_table(|table| table.keys().collect())
     }
 
-    /// Returns the keys of the updates and deletes that have come since the last call.
+    /// Returns the keys of the items that were updated or deleted since the last call.
     pub fn changed_keys(&self) -> Vec<u64> {
-        let changes = self.journal.take().into_iter().filter_map(|change| match change {
-            Change::Updated(key, _) | Change::Deleted(key) => Some(key),
+        let changes = self.journal.take().into_iter().filter_map(|told| match told {
+            Told::Priority(key, _) | Told::Gone(key, _) => Some(key),
             _ => None,
         });
         changes.collect()
+    }
+
+    /// Returns the number of calls that may have changed the table since the last call.
+    pub fn num_calls(&self) -> usize {
+        let calls = self.journal.confirmations().len();
+        self.journal.take();
+        calls
     }
 
     /// The name by which clients of the cluster know the shard.

@@ -121,7 +121,7 @@ impl World {
                 assert!(Instant::now() < deadline, "a request of a dropped stream still waits: {:?}", table.status());
                 std::thread::sleep(Duration::from_micros(100));
             }
-            table.reset();
+            table.reset().unwrap();
         }
     }
 

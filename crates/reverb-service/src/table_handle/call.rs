@@ -2,7 +2,7 @@
 
 use super::handle::{TableHandle, closed};
 use super::long_waits::LongWait;
-use super::requests::{Reply, Request, Work};
+use super::requests::{Operation, Reply, Request, Work};
 use super::state::TableState;
 use super::ticket_queue::Waiter;
 use crate::notice::Notice;
@@ -53,7 +53,7 @@ impl TableHandle {
         peer: &Arc<Peer>,
         begin: impl FnOnce(&mut TableState, &mut W) -> Result<()>,
     ) -> Call<W::Reply> {
-        let submitted = self.turn(|turn| {
+        let (submitted, kept) = self.turn(|turn| {
             let state = &mut *turn.state;
             begin(state, &mut work)?;
             if state.closed {
@@ -97,7 +97,11 @@ impl TableHandle {
             Err(error) => Call::Done(Err(error)),
             Ok((Some(work), ..)) => {
                 work.count(&peer.traffic, self.place());
-                Call::Done(Ok(work.reply()))
+                // A draw confirms nothing.
+                match kept {
+                    Err(error) if W::OPERATION == Operation::Insert => Call::Done(Err(error)),
+                    _ => Call::Done(Ok(work.reply())),
+                }
             }
             Ok((None, ticket, receiver)) => {
                 Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None })
@@ -169,10 +173,11 @@ impl<T: Reply> Waiting<T> {
     async fn expire(mut self) -> Result<T> {
         let reason = self.explain();
         let handle = &self.handle;
-        let withdrawn = handle.change(|state, _| state.queues.withdraw::<T::Work>(self.ticket));
+        let (withdrawn, kept) = handle.confirmed(|state, _| state.queues.withdraw::<T::Work>(self.ticket));
         if let Some(request) = withdrawn {
             handle.count_ended(&request);
             self.receiver = None;
+            kept?;
             return request.work.expire(&reason);
         }
         // The request was just served, and its answer is being sent. The receiver stays in `self`, so that the samples

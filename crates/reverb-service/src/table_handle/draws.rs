@@ -2,14 +2,14 @@
 
 use super::call::Call;
 use super::handle::{TableHandle, closed, now_nanos};
-use super::journal::Change;
 use super::requests::{OPERATIONS_PER_LOCK, SampleWork};
 use crate::lease::Lease;
 use crate::peer::Peer;
 use crate::stacking::stack;
 use reverb_core::gather::{BatchLayout, Gatherer};
 use reverb_core::{
-    CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Race, RaceReport, Result, Table, Trajectory,
+    Confirmation, CopiedBatch, CopiedDraws, Delivery, Drawn, DrawnSlot, Error, Race, RaceReport, Result, Table,
+    Trajectory,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -95,24 +95,17 @@ impl TableHandle {
             return None;
         }
         let now = recent_nanos();
-        let drawn = self.turn(|turn| {
+        // A draw confirms nothing.
+        let (drawn, _kept) = self.turn(|turn| {
             let state = &mut *turn.state;
             // A draw may not overtake waiting draws, and it may allow waiting inserts, which this path does not serve.
             let may_draw = !state.closed && state.queues.samples.is_empty() && state.queues.inserts.is_empty();
             if !may_draw {
                 return None;
             }
-            state.table.change(
-                |table| {
-                    let (batch, draws) = table.sample_copied(request.at_most, squeeze_time, used, now)?;
-                    let leased = lease(table, &draws);
-                    Some((batch, leased))
-                },
-                |_, drawn, note| {
-                    let keys = drawn.iter().flat_map(|(batch, _)| batch.info.keys());
-                    keys.copied().map(Change::Drawn).for_each(note);
-                },
-            )
+            let (batch, draws) = state.table.sample_copied(request.at_most, squeeze_time, used, now)?;
+            let leased = lease(&mut state.table, &draws);
+            Some((batch, leased))
         });
         if drawn.is_some() {
             peer.traffic.count_samples(request.at_most, self.place());
@@ -137,39 +130,29 @@ impl TableHandle {
             if state.closed {
                 return Err(closed());
             }
-            let make = |table: &mut Table| {
-                let mut drawn = Vec::new();
-                let report = table.race(race, &mut drawn)?;
-                Ok((report, drawn))
-            };
-            state.table.change(make, |_, made, note| {
-                let drawn = made.iter().flat_map(|(_, drawn)| drawn);
-                drawn.map(|draw| Change::Drawn(draw.key)).for_each(note);
-            })
+            let mut drawn = Vec::new();
+            let report = state.table.race(race, &mut drawn)?;
+            Ok((report, drawn))
         })?;
         Ok((report, Lease::raced(self.clone(), drawn)))
     }
 
     /// Counts draws of a race that have won, as samples of a peer.
     pub(crate) fn count_winners(&self, drawn: &[Drawn], peer: &Peer) {
-        self.upkeep(|state| state.table.upkeep().count_winners(drawn, now_nanos()));
+        self.upkeep(|state| state.table.count_winners(drawn, now_nanos()));
         peer.traffic.count_samples(drawn.len(), self.place());
     }
 
     /// Gives the draws of an undelivered copied batch back.
     pub fn give_back_copied(&self, draws: &CopiedDraws) {
-        self.change(|state, ended| {
-            state.table.change(
-                |table| table.give_back_copied(draws, &mut ended.removed),
-                |table, (), note| draws.current_keys(table).map(Change::GivenBack).for_each(note),
-            );
-        });
+        self.change(|state, ended| state.table.give_back_copied(draws, &mut ended.removed));
     }
 
     /// Notes that samples have reached their caller. Until then, checkpoints hold them as not drawn.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] if the table counts samples and was closed, because the last checkpoint may hold them then.
+    /// [`Error::Cancelled`] if the table counts samples and was closed, because the last checkpoint may hold them then. That
+    /// of [`Journal::commit`](super::Journal::commit).
     #[inline]
     pub fn delivered(&self, drawn: &[Drawn]) -> Result<()> {
         // A table that has been told to count samples meanwhile tracks the last draws, but not the first.
@@ -179,23 +162,21 @@ impl TableHandle {
         if drawn.len() > OPERATIONS_PER_LOCK {
             return self.deliver_in_steps(drawn);
         }
-        self.deliver(drawn, |table, removed| table.delivered(drawn, removed))
+        self.if_open(|table, removed| table.delivered(drawn, removed))
     }
 
-    /// The first step decides about all draws, so neither a checkpoint nor a stop can divide them.
+    /// The first step decides about all draws, so neither a checkpoint nor a stop can divide them. If the table is
+    /// journaled, each step notes its draws, and may be the last. Then the caller hears of an error.
     #[cold]
     fn deliver_in_steps(&self, drawn: &[Drawn]) -> Result<()> {
+        if self.with_table(Table::is_journaled) {
+            let mut steps = drawn.chunks(OPERATIONS_PER_LOCK);
+            return steps.try_for_each(|drawn| self.if_open(|table, removed| table.delivered(drawn, removed)));
+        }
         let delivery = Delivery::of(drawn);
-        self.deliver(drawn, |table, _| table.begin_delivery(delivery))?;
+        self.if_open(|table, _| table.begin_delivery(delivery))?;
         self.in_steps(|table, removed| table.continue_deliveries(OPERATIONS_PER_LOCK, removed));
         Ok(())
-    }
-
-    fn deliver(&self, drawn: &[Drawn], deliver: impl FnOnce(&mut Table, &mut Vec<Trajectory>)) -> Result<()> {
-        self.if_open(deliver, |table, note| {
-            let tracked = drawn.iter().filter(|draw| draw.is_tracked() && table.is_current(draw));
-            tracked.map(|draw| Change::Delivered(draw.key)).for_each(note);
-        })
     }
 
     /// As [`TableHandle::delivered`], for a copied batch.
@@ -203,31 +184,28 @@ impl TableHandle {
         if !draws.are_tracked() {
             return Ok(());
         }
-        let note =
-            |table: &Table, note: &dyn Fn(Change)| draws.current_keys(table).map(Change::Delivered).for_each(note);
-        self.if_open(|table, removed| table.delivered_copied(draws, removed), note)
+        self.if_open(|table, removed| table.delivered_copied(draws, removed))
     }
 
-    fn if_open(
-        &self,
-        change: impl FnOnce(&mut Table, &mut Vec<Trajectory>),
-        note: impl FnOnce(&Table, &dyn Fn(Change)),
-    ) -> Result<()> {
-        self.turn(|turn| {
+    /// Notes a receipt, unless the table was closed.
+    fn if_open(&self, receive: impl FnOnce(&mut Table, &mut Vec<Trajectory>)) -> Result<()> {
+        let (received, kept) = self.turn(|turn| {
             if turn.state.closed {
                 return Err(closed());
             }
-            let removed = &mut turn.ended.removed;
-            turn.state.table.change(|table| change(table, removed), |table, (), each| note(table, each));
+            receive(&mut turn.state.table, &mut turn.ended.removed);
+            // Where only counts change, too: the draws count from now on.
+            turn.state.table.confirm(Confirmation::Written);
             Ok(())
-        })
+        });
+        received.and(kept)
     }
 
     /// Makes steps of upkeep until one returns false. Between two steps others may use the table, and what has left it
     /// is dropped.
     fn in_steps(&self, mut step: impl FnMut(&mut Table, &mut Vec<Trajectory>) -> bool) {
         let mut removed = Vec::new();
-        while self.upkeep(|state| step(state.table.upkeep(), &mut removed)) {
+        while self.upkeep(|state| step(&mut state.table, &mut removed)) {
             removed.clear();
         }
     }
@@ -236,7 +214,7 @@ impl TableHandle {
     #[inline]
     pub(crate) fn end_untracked(&self, count: usize) {
         if self.0.expects_untracked.load(Relaxed) {
-            self.upkeep(|state| state.table.upkeep().end_untracked(count as u64));
+            self.upkeep(|state| state.table.end_untracked(count as u64));
             self.in_steps(|table, removed| table.continue_untracked(OPERATIONS_PER_LOCK, removed));
         }
     }

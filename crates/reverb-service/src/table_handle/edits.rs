@@ -2,11 +2,10 @@
 
 use super::counts::StartCounts;
 use super::handle::{TableHandle, closed};
-use super::journal::Change;
 use super::requests::{Ended, OPERATIONS_PER_LOCK};
-use super::state::WORTH_A_TRIM;
+use super::state::{TableState, WORTH_A_TRIM};
 use reverb_core::published_room::Tally;
-use reverb_core::{Result, Table, TableChanges, Trajectory};
+use reverb_core::{Confirmation, Result, Table, TableChanges, Trajectory};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl TableHandle {
@@ -15,18 +14,17 @@ impl TableHandle {
     ///
     /// # Errors
     /// [`Error::InvalidPriority`](reverb_core::Error::InvalidPriority) if a priority is not valid. Nothing is changed
-    /// then.
+    /// then. That of [`Journal::commit`](super::Journal::commit).
     pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<u64> {
         let step = |updates: &[(u64, f64)], deletes: &[u64]| {
-            self.change(|state, ended| {
-                let mutate = |table: &mut Table| table.mutate(updates, deletes, &mut ended.removed);
-                state.table.change(mutate, |_, result, note| {
-                    if result.is_ok() {
-                        deletes.iter().map(|&key| Change::Deleted(key)).for_each(note);
-                        updates.iter().map(|&(key, priority)| Change::Updated(key, priority)).for_each(note);
-                    }
-                })
-            })
+            let (changed, kept) = self.confirmed(|state, ended| {
+                // Also if they find nothing, since others may have deleted the items and not have committed this yet.
+                let own = if deletes.is_empty() { Confirmation::Written } else { Confirmation::Synced };
+                state.table.confirm(own);
+                state.table.mutate(updates, deletes, &mut ended.removed)
+            });
+            let changed = changed?;
+            kept.map(|()| changed)
         };
         if updates.len() + deletes.len() <= OPERATIONS_PER_LOCK {
             return step(updates, deletes);
@@ -50,57 +48,71 @@ impl TableHandle {
     /// # Errors
     /// [`Error::InvalidArgument`](reverb_core::Error::InvalidArgument) if an option is not valid; see
     /// [`reverb_core::Table::configure`]. Nothing is changed then. [`Error::Cancelled`](reverb_core::Error::Cancelled) if
-    /// the server was stopped.
+    /// the server was stopped. That of [`Journal::commit`](super::Journal::commit).
     pub fn configure(&self, changes: &TableChanges) -> Result<()> {
-        let mut shrinking = self.change(|state, _| {
+        let (shrinking, kept) = self.confirmed(|state, _| {
             if state.closed {
                 return Err(closed());
             }
             let tracked_before = state.table.tracks_draws();
-            let shrinking = state.table.change(
-                |table| table.configure(changes),
-                |_, done, note| done.iter().for_each(|_| note(Change::Configured)),
-            )?;
+            let shrinking = state.table.configure(changes)?;
             if state.table.tracks_draws() && !tracked_before {
                 let undelivered = self.0.undelivered.load(Relaxed);
                 self.0.expects_untracked.store(undelivered > 0, Relaxed);
-                state.table.upkeep().expect_untracked(undelivered);
+                state.table.expect_untracked(undelivered);
             }
             self.publish(state.table.config());
             state.settle_room();
             Ok(shrinking)
-        })?;
-        while self.with_table_mut(|table, removed| table.shrink(&mut shrinking, OPERATIONS_PER_LOCK, removed)) {}
-        Ok(())
+        });
+        let mut shrinking = shrinking?;
+        kept?;
+        loop {
+            let shrink = |state: &mut TableState, ended: &mut Ended| {
+                state.table.shrink(&mut shrinking, OPERATIONS_PER_LOCK, &mut ended.removed)
+            };
+            let (has_more, kept) = self.confirmed(shrink);
+            kept?;
+            if !has_more {
+                return Ok(());
+            }
+        }
     }
 
     /// Removes all items and sets the counters to zero. Waiting requests continue to wait.
-    pub fn reset(&self) {
-        let old = self.change(|state, _| state.table.change(Table::reset, |_, _, note| note(Change::Reset)));
+    ///
+    /// # Errors
+    /// That of [`Journal::commit`](super::Journal::commit).
+    pub fn reset(&self) -> Result<()> {
+        let (old, kept) = self.confirmed(|state, _| state.table.reset());
         let is_worth_a_notice = old.bytes() > WORTH_A_TRIM;
         tracing::info!(table = self.name(), "table `{}` was reset; {} items left it", self.name(), old.num_items());
         let counts = old.counts();
         drop(old);
         // Only now other tables can see that this one has let go of the chunks that they share.
         self.upkeep(|state| {
-            state.table.upkeep().count_old(&counts);
+            state.table.count_old(&counts);
             state.shrunk |= is_worth_a_notice;
         });
         if is_worth_a_notice {
             self.0.compaction_due.notify_one();
         }
+        kept
     }
 
     /// Replaces the table and its items by a restored table. `tally` is what its checkpoint knew of the counts of all
-    /// shards. Waiting requests continue to wait.
+    /// shards. Waiting requests continue to wait. No effect tells of it: the caller restores before the table is journaled,
+    /// or takes a new state from which its effects go on.
     pub fn restore(&self, table: Table, tally: &Tally) {
         self.note_keys(table.keys());
         let old = self.change(|state, _| {
             self.publish(table.config());
             let mut known = state.tally(self.shard_id());
             known.merge(tally);
-            let replace = |old: &mut Table| std::mem::replace(old, table);
-            let old = state.table.change(replace, |_, _, note| note(Change::Restored));
+            let old = std::mem::replace(&mut state.table, table);
+            if state.journal.is_some() {
+                state.table.begin_journal();
+            }
             state.start_again(StartCounts::new(&state.table, known, state.counts.number));
             old
         });
@@ -120,12 +132,13 @@ impl TableHandle {
         for request in samples.iter_mut().rev() {
             self.give_back(std::mem::take(&mut request.work.drawn));
         }
-        self.turn(|turn| turn.ended = Ended { inserts, samples, is_closed: true, ..Ended::default() });
+        let ((), _kept) =
+            self.turn(|turn| turn.ended = Ended { inserts, samples, is_closed: true, ..Ended::default() });
     }
 
     /// Changes the table for maintenance, then serves the requests that can proceed.
     pub(crate) fn with_table_mut<T>(&self, change: impl FnOnce(&mut Table, &mut Vec<Trajectory>) -> T) -> T {
-        self.change(|state, ended| change(state.table.upkeep(), &mut ended.removed))
+        self.change(|state, ended| change(&mut state.table, &mut ended.removed))
     }
 
     /// Completes when the table holds much more data than its items use, or has shrunk considerably.

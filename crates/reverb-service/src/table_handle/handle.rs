@@ -1,15 +1,15 @@
 //! The handle of a table: its lock, and the turns in which it changes. All answers leave through [`TableHandle::turn`].
 
-use super::journal::{GiveBack, Journal};
+use super::journal::Commit;
 use super::long_waits::LongWaits;
-use super::requests::{Ended, OPERATIONS_PER_LOCK, Reply, Request, Work};
+use super::requests::{Ended, GiveBack, OPERATIONS_PER_LOCK, Operation, Reply, Request, Work, give_back};
 use super::state::TableState;
 use super::wait_histogram::WaitCounts;
 use super::watch::Watchers;
 use crate::shard::ShardKeys;
 use crate::tables_used::Place;
 use parking_lot::{Mutex, MutexGuard};
-use reverb_core::{Drawn, Error, ItemKey, Table, TableConfig, TableSnapshot};
+use reverb_core::{Drawn, Error, ItemKey, Result, Table, TableConfig, TableSnapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,6 +51,8 @@ pub(super) struct Turn<'a> {
     handle: &'a TableHandle,
     pub state: MutexGuard<'a, TableState>,
     pub ended: Ended,
+    /// The first error of the commits of earlier parts.
+    kept: Result<()>,
 }
 
 impl TableHandle {
@@ -74,11 +76,6 @@ impl TableHandle {
         }));
         handle.upkeep(|state| handle.publish(state.table.config()));
         handle
-    }
-
-    /// Notes all changes in a journal from now on. No answer leaves before the journal has committed what it tells of.
-    pub fn set_journal(&self, journal: Arc<dyn Journal>) {
-        self.upkeep(|state| state.table.journal = Some(journal));
     }
 
     /// Returns the name of the table.
@@ -174,22 +171,28 @@ impl TableHandle {
         work(&mut self.0.state.lock())
     }
 
-    /// Makes a turn: `work` changes the table under the lock. Then, without the lock, its changes are committed, the
-    /// requests that have ended are answered, and its result is returned, which is the answer to the caller.
+    /// Locks the state, for a caller that holds the locks of several tables.
+    pub(super) fn lock_state(&self) -> MutexGuard<'_, TableState> {
+        self.0.state.lock()
+    }
+
+    /// Makes a turn: `work` changes the table under the lock. Then, without the lock, its effects are committed, the
+    /// requests that have ended are answered, and its result is returned, which is the answer to the caller. The second
+    /// result is the error of the commit, for a caller that confirms something.
     #[inline(always)]
-    pub(super) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> T {
-        let mut turn = Turn { handle: self, state: self.0.state.lock(), ended: Ended::default() };
+    pub(super) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Result<()>) {
+        let mut turn = Turn { handle: self, state: self.0.state.lock(), ended: Ended::default(), kept: Ok(()) };
         let own = work(&mut turn);
-        let journal = turn.state.table.journal.clone();
+        let commit = turn.state.commit();
         drop(turn.state);
-        self.finish(&mut turn.ended, journal);
+        let kept = turn.kept.and(self.finish(&mut turn.ended, commit));
         self.0.watchers.tell();
-        own
+        (own, kept)
     }
 
     /// Makes a turn that serves the requests which can proceed after `change`. `change` makes at most
-    /// [`OPERATIONS_PER_LOCK`] changes.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut TableState, &mut Ended) -> T) -> T {
+    /// [`OPERATIONS_PER_LOCK`] changes. The second result is as that of [`TableHandle::turn`].
+    pub(super) fn confirmed<T>(&self, change: impl FnOnce(&mut TableState, &mut Ended) -> T) -> (T, Result<()>) {
         self.turn(|turn| {
             let result = change(&mut turn.state, &mut turn.ended);
             turn.serve(|_, _| true);
@@ -197,28 +200,37 @@ impl TableHandle {
         })
     }
 
+    /// As [`TableHandle::confirmed`], for a change that nobody is told of.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut TableState, &mut Ended) -> T) -> T {
+        self.confirmed(change).0
+    }
+
     /// The one door for answers. Called without the lock. The caller drops the data that left the table afterwards.
     #[inline(always)]
-    fn finish(&self, ended: &mut Ended, journal: Option<Arc<dyn Journal>>) {
-        if let Some(journal) = journal {
-            journal.commit();
-        }
+    fn finish(&self, ended: &mut Ended, commit: Commit) -> Result<()> {
+        let kept = commit.map_or(Ok(()), |(journal, confirmation)| journal.commit(confirmation));
         // Mostly nobody waits.
         if !(ended.inserts.is_empty() && ended.samples.is_empty()) {
-            self.answer_all(ended);
+            self.answer_all(ended, &kept);
         }
+        kept
     }
 
     #[inline(never)]
-    fn answer_all(&self, ended: &mut Ended) {
-        ended.inserts.drain(..).for_each(|request| self.answer(request, ended.is_closed));
-        ended.samples.drain(..).for_each(|request| self.answer(request, ended.is_closed));
+    fn answer_all(&self, ended: &mut Ended, kept: &Result<()>) {
+        ended.inserts.drain(..).for_each(|request| self.answer(request, ended.is_closed, kept));
+        ended.samples.drain(..).for_each(|request| self.answer(request, ended.is_closed, kept));
     }
 
-    fn answer<W: Work>(&self, request: Request<W>, is_closed: bool) {
+    fn answer<W: Work>(&self, request: Request<W>, is_closed: bool, kept: &Result<()>) {
         self.count_ended(&request);
         let Some(waiter) = request.waiter else { return };
-        let answer = if is_closed { Err(closed()) } else { Ok(request.work.reply()) };
+        let answer = match kept {
+            _ if is_closed => Err(closed()),
+            // A draw confirms nothing.
+            Err(error) if W::OPERATION == Operation::Insert => Err(error.clone()),
+            _ => Ok(request.work.reply()),
+        };
         if let Err(Ok(undelivered)) = waiter.reply.send(answer) {
             self.take_back(undelivered);
         }
@@ -250,7 +262,9 @@ impl TableHandle {
 
     fn give_back_by(&self, mut drawn: Vec<Drawn>, by: GiveBack) {
         while !drawn.is_empty() {
-            self.change(|state, ended| state.table.give_back(&mut drawn, OPERATIONS_PER_LOCK, &mut ended.removed, by));
+            self.change(|state, ended| {
+                give_back(&mut state.table, &mut drawn, OPERATIONS_PER_LOCK, &mut ended.removed, by);
+            });
         }
     }
 }
@@ -281,11 +295,12 @@ impl Turn<'_> {
     /// Finishes a part of the turn without the lock, and begins another.
     #[cold]
     fn let_others_in(&mut self) {
-        let Self { handle, state, ended } = self;
-        let journal = state.table.journal.clone();
+        let Self { handle, state, ended, .. } = self;
+        let commit = state.commit();
         state.servers += 1;
-        MutexGuard::unlocked_fair(state, || handle.finish(&mut std::mem::take(ended), journal));
+        let kept = MutexGuard::unlocked_fair(state, || handle.finish(&mut std::mem::take(ended), commit));
         state.servers -= 1;
+        self.kept = std::mem::replace(&mut self.kept, Ok(())).and(kept);
     }
 }
 

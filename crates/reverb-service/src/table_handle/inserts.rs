@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use super::handle::{TableHandle, now_nanos};
+use super::journal;
 use super::requests::{InsertWork, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP};
 use super::turns::InsertTurn;
 use crate::decoding::beside_others;
@@ -75,15 +76,18 @@ impl TableHandle {
 
     /// Inserts items from the front of `items` until the rate limiter blocks or the table refuses an item, but none if
     /// an insert already waits. Calls `inserted` with the sequence number of each. The others stay in `items`.
+    ///
+    /// # Errors
+    /// The error of [`Journal::commit`](super::Journal::commit).
     pub(crate) fn insert_at_once(
         &self,
         items: &mut std::vec::IntoIter<Arrival>,
         writer: &Writer,
         mut inserted: impl FnMut(u64),
-    ) {
+    ) -> Result<()> {
         let before = items.len();
         let removed = Vec::with_capacity(before);
-        self.turn(|turn| {
+        let ((), kept) = self.turn(|turn| {
             let state = &mut *turn.state;
             turn.ended.removed = removed;
             if state.closed || !state.queues.inserts.is_empty() {
@@ -105,7 +109,7 @@ impl TableHandle {
                 let Some(Arrival { sequence, item, .. }) = items.next() else { break };
                 self.note_keys([item.key]);
                 let by = writer.ledger.as_ref().map(|ledger| (&**ledger, sequence));
-                state.table.insert(item, by, now, &mut turn.ended.removed);
+                journal::insert(&mut state.table, item, by, now, &mut turn.ended.removed);
                 inserted(sequence);
             }
             let index = state.inserts_by_client.index_of(&writer.peer);
@@ -113,6 +117,7 @@ impl TableHandle {
             turn.serve(|_, _| true);
         });
         writer.peer.traffic.count_inserts(before - items.len(), self.place());
+        kept
     }
 
     /// Checks that the table accepts an item of a writer.

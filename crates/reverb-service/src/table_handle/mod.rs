@@ -11,8 +11,9 @@
 //!
 //! [`OPERATIONS_PER_LOCK`]: requests::OPERATIONS_PER_LOCK
 //!
-//! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs` the table
-//! whose changes are noted, `counts.rs` and `room.rs` its part in the limiter of a cluster, `state.rs` what the lock guards, and `handle.rs` the lock and the turns. Above it lie the ways
+//! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs`
+//! keeps the effects of the table, `counts.rs` and `room.rs` its part in the limiter of a cluster, `state.rs` what the lock
+//! guards, and `handle.rs` the lock and the turns. Above it lie the ways
 //! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
 //! a table (`status.rs`, `waits.rs`). Waits beside the queues are in `watch.rs`; draws of a cluster wait there (`stock.rs`).
 
@@ -43,7 +44,7 @@ pub use draws::{DrawRequest, MAX_DRAWN};
 pub use handle::{TableHandle, snapshot_all};
 pub use inserts::Arrival;
 pub(crate) use inserts::Writer;
-pub use journal::{Change, Journal};
+pub use journal::{EffectsBegin, Journal, TableBegin, begin_effects};
 pub use requests::{Operation, TIMED_OUT, WaitKind};
 pub use room::{REPEAT, RoomDeliveries, RoomDelivery, RoomMessage};
 pub use status::{TablePulse, TableStatus};

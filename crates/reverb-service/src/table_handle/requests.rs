@@ -1,6 +1,5 @@
 //! The two kinds of requests to a table, and what each does in its queue: inserts and draws.
 
-use super::journal::JournaledTable;
 use super::room::Room;
 use super::ticket_queue::{self, TicketQueue, Waiter};
 use super::turns::{InsertTurn, Turns};
@@ -163,7 +162,7 @@ pub trait Work: Default + Send {
         format!("{} waits: {}", Self::title(name), self.reason(table, room))
     }
     /// Undoes operations whose result was not delivered, [`OPERATIONS_PER_LOCK`] of them at most.
-    fn undo(&mut self, _table: &mut JournaledTable, _removed: &mut Vec<Trajectory>) {}
+    fn undo(&mut self, _table: &mut Table, _removed: &mut Vec<Trajectory>) {}
 }
 
 impl Work for InsertWork {
@@ -256,8 +255,20 @@ impl Work for SampleWork {
         table.limiter_view().sample_waits_for(self.missing())
     }
 
-    fn undo(&mut self, table: &mut JournaledTable, removed: &mut Vec<Trajectory>) {
-        table.give_back(&mut self.drawn, OPERATIONS_PER_LOCK, removed, Table::give_back);
+    fn undo(&mut self, table: &mut Table, removed: &mut Vec<Trajectory>) {
+        give_back(table, &mut self.drawn, OPERATIONS_PER_LOCK, removed, Table::give_back);
+    }
+}
+
+/// Gives one draw back: [`Table::give_back`] or [`Table::give_back_loser`].
+pub type GiveBack = fn(&mut Table, Drawn, &mut Vec<Trajectory>) -> bool;
+
+/// Gives back the last draws, at most `count` of them. In reverse order, so that each finds the table in the state after
+/// its draw.
+pub fn give_back(table: &mut Table, drawn: &mut Vec<Drawn>, count: usize, removed: &mut Vec<Trajectory>, by: GiveBack) {
+    let rest = drawn.len().saturating_sub(count);
+    for draw in drawn.drain(rest..).rev() {
+        by(table, draw, removed);
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::counts::StartCounts;
 use super::inserts_by_client::InsertsByClient;
-use super::journal::{Change, JournaledTable};
+use super::journal::{self, Journal};
 use super::requests::{Ended, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
 use super::room::{Gate, Room};
 use reverb_core::published_room::Tally;
 use reverb_core::{LimiterKind, Result, Table};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Minimum size in bytes of freed data that is worth returning to the system.
@@ -16,7 +17,9 @@ pub const WORTH_A_TRIM: u64 = 16 << 20;
 /// The data that the lock of a table guards.
 #[derive(Debug)]
 pub struct TableState {
-    pub table: JournaledTable,
+    pub table: Table,
+    /// Keeps the effects of the table, if it is journaled.
+    pub journal: Option<Arc<dyn Journal>>,
     pub queues: Queues,
     /// The limiter of the whole cluster, once a client of it has used the table.
     pub room: Option<Box<Room>>,
@@ -66,7 +69,8 @@ impl TableState {
     pub fn new(table: Table) -> Self {
         Self {
             counts: StartCounts::new(&table, Tally::default(), 0),
-            table: JournaledTable::new(table),
+            table,
+            journal: None,
             queues: Queues::default(),
             room: None,
             inserts_by_client: InsertsByClient::default(),
@@ -203,7 +207,7 @@ impl TableState {
             // Not with `next`: its `Option` makes the compiler copy an item in pieces, and each read of a field that lies
             // in two of them waits for both.
             let _ = work.items.try_for_each(|item| {
-                self.table.insert(item, by, now, &mut ended.removed);
+                journal::insert(&mut self.table, item, by, now, &mut ended.removed);
                 room -= 1;
                 (room > 0 && gate.is_open(&self.table)).then_some(())
             });
@@ -226,11 +230,7 @@ impl TableState {
         let (ticket, waited, work) = (request.ticket, request.waited, &mut request.work);
         let all = work.wanted(&self.table);
         let wanted = all.min(work.drawn.len() + OPERATIONS_PER_STEP);
-        let (before, drawn) = (work.drawn.len(), &mut work.drawn);
-        let (progress, _) = self.table.change(
-            |table| (table.sample_up_to(wanted, waited, now, drawn), &*drawn),
-            |_, (_, drawn), note| drawn[before..].iter().map(|draw| Change::Drawn(draw.key)).for_each(note),
-        );
+        let progress = self.table.sample_up_to(wanted, waited, now, &mut work.drawn);
         if work.drawn.len() >= all {
             self.finish_sample(ticket, ended);
             return true;

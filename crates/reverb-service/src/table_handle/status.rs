@@ -67,7 +67,7 @@ impl TableHandle {
     /// Returns the status of the table and its queues.
     pub fn status(&self) -> TableStatus {
         self.upkeep(|state| {
-            let of_table = state.table.upkeep().info();
+            let of_table = state.table.info();
             let (table, room, name) = (&state.table, state.room.as_deref(), self.name());
             let (inserts, samples) = (&state.queues.inserts, &state.queues.samples);
             // Draws that wait have taken items, too.

@@ -1,10 +1,10 @@
 //! What a table does with the draws of a race until the caller says which have won, and afterwards.
 
-use crate::common::{Recorder, config, here, inserted, items, keys};
+use crate::common::{Recorder, Told, config, here, items, keys};
 use crate::done;
 use reverb_core::{AfterRound, Error, Race, RaceReport, Table, TableChanges, TableConfig};
 use reverb_service::lease::Lease;
-use reverb_service::{Change, Peer, TableHandle, snapshot_all};
+use reverb_service::{Peer, TableHandle, snapshot_all};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A table of these items, each of which can be drawn so often; 0 for any number of times.
@@ -176,18 +176,18 @@ fn a_checkpoint_holds_what_is_raced_as_not_drawn() {
 }
 
 #[test]
-fn a_journal_hears_of_draws_and_of_losers() {
+fn a_journal_hears_of_losers_that_come_back_and_of_receipts() {
     let table = table([], 1);
     let journal = Recorder::of(&table);
     done!(table.insert(items(0..3), here()));
-    assert_eq!(journal.take(), [0, 1, 2].map(inserted));
+    assert_eq!(journal.take(), [0, 1, 2].map(Told::Put));
     let (_, mut lease) = race(&table, 3);
     let drawn = held(&lease);
-    assert_eq!(journal.take(), drawn.iter().copied().map(Change::Drawn).collect::<Vec<_>>());
+    assert_eq!(journal.take(), []);
     lease.keep(&[1], here()).unwrap();
-    assert_eq!(journal.take(), [drawn[2], drawn[0]].map(Change::GivenBack));
+    assert_eq!(journal.take(), [drawn[2], drawn[0]].map(Told::Back));
     lease.received().unwrap();
-    assert_eq!(journal.take(), [Change::Delivered(drawn[1])]);
+    assert_eq!(journal.take(), [Told::received(drawn[1])]);
 }
 
 #[test]

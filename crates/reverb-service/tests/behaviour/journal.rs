@@ -1,24 +1,21 @@
 //! What turns tell a journal, and that no answer leaves before the journal has committed what it tells of.
 
-use crate::common::{self, Recorder, config, exactly, here, inserted, item, items, keys, queue, uniform};
+use crate::common::{self, Recorder, Told, config, exactly, here, item, items, keys, queue, uniform};
 use crate::done;
 use crate::waits;
 use proptest::prelude::*;
-use reverb_core::published_room::Tally;
-use reverb_core::{Error, NewItem, Table, TableChanges, Trajectory};
+use reverb_core::Confirmation::{Synced, Written};
+use reverb_core::{
+    Effect, Error, NewItem, RateLimiterConfig, Replay as Replayed, Table, TableChanges, TableConfig, Trajectory,
+};
 use reverb_service::lease::Lease;
 use reverb_service::local::{BatchRequest, LocalDraw, begin_insert, sample_copied};
 use reverb_service::write_ledger::{Ledger, Ledgers};
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Arrival, Call, Change, Replay, RowInsert, TableHandle, Waiting};
-use std::collections::BTreeSet;
+use reverb_service::{Arrival, Call, Replay, RowInsert, TableHandle, Waiting, snapshot_all};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-
-fn drawn(keys: &[u64]) -> Vec<Change> {
-    keys.iter().copied().map(Change::Drawn).collect()
-}
 
 fn poll<T: std::fmt::Debug>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll(&mut Context::from_waker(Waker::noop()))
@@ -32,36 +29,66 @@ fn each_call_has_committed_what_it_did_when_it_returns() {
     let chunk = common::chunk(&[1, 2, 3]);
     let row = |row: u32| NewItem { trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap(), ..item(row.into()) };
     done!(table.insert((0..3).map(row).collect(), here()));
-    assert_eq!(journal.take(), [0, 1, 2].map(inserted));
+    assert_eq!(journal.confirmations(), [Synced]);
+    assert_eq!(journal.take(), [0, 1, 2].map(Told::Put));
     let draws = done!(table.sample(exactly(4), here()));
-    assert_eq!(journal.take(), drawn(&keys(&draws)));
     table.delivered(&draws).unwrap();
-    assert_eq!(journal.take(), [], "the table does not wait for receipts");
-    let back: Vec<_> = keys(&draws).into_iter().rev().map(Change::GivenBack).collect();
     table.give_back(draws);
-    assert_eq!(journal.take(), back);
-    let (copied, ()) = table.sample_copied(exactly(5), true, None, here(), |_, _| ()).unwrap();
-    assert_eq!(journal.take(), drawn(copied.info.keys()));
-    let (copied, draws) = table.sample_copied(exactly(2), true, None, here(), Table::lease_copied).unwrap();
-    assert_eq!(journal.take(), drawn(copied.info.keys()));
+    let (_, draws) = table.sample_copied(exactly(2), true, None, here(), Table::lease_copied).unwrap();
     drop(Lease::copied(table.clone(), draws, 2));
-    assert_eq!(journal.take(), copied.info.keys().iter().copied().map(Change::GivenBack).collect::<Vec<_>>());
-    table.mutate(&[(1, 5.0), (99, 2.0)], &[2]).unwrap();
-    assert_eq!(journal.take(), [Change::Deleted(2), Change::Updated(1, 5.0), Change::Updated(99, 2.0)]);
+    assert_eq!(journal.confirmations(), [], "draws confirm nothing");
+    assert_eq!(journal.take(), []);
+    assert_eq!(table.mutate(&[(1, 5.0), (99, 2.0)], &[2]).unwrap(), 2);
+    assert_eq!(journal.confirmations(), [Synced]);
+    assert_eq!(journal.take(), [Told::deleted(2), Told::Priority(1, 5.0)]);
+    table.mutate(&[(1, 4.0)], &[]).unwrap();
+    assert_eq!(journal.confirmations(), [Written]);
+    assert_eq!(journal.take(), [Told::Priority(1, 4.0)]);
     table.mutate(&[(1, f64::NAN)], &[1]).unwrap_err();
     assert_eq!(journal.take(), []);
+    table.mutate(&[], &[2]).unwrap();
+    assert_eq!(journal.confirmations(), [Synced], "the delete before may not have been committed");
     table.configure(&TableChanges { max_size: Some(10), ..TableChanges::default() }).unwrap();
     table.configure(&TableChanges { max_size: Some(0), ..TableChanges::default() }).unwrap_err();
-    assert_eq!(journal.take(), [Change::Configured]);
-    let old = done!(table.sample(exactly(1), here()));
-    let copied = table.sample_copied(exactly(1), true, None, here(), Table::lease_copied);
-    table.reset();
-    assert_eq!(journal.take().last(), Some(&Change::Reset));
-    table.give_back(old);
-    table.give_back_copied(&copied.unwrap().1);
-    assert_eq!(journal.take(), [], "they are from before the reset");
-    table.restore(Table::new(config("table")).unwrap(), &Tally::default());
-    assert_eq!(journal.take(), [Change::Restored]);
+    assert_eq!(journal.take(), [Told::Options]);
+    table.reset().unwrap();
+    assert_eq!(journal.confirmations(), [Synced]);
+    assert_eq!(journal.take(), [Told::Reset]);
+}
+
+#[test]
+fn receipts_are_written_and_draws_that_come_back_are_not() {
+    let table = queue("table", 10);
+    let journal = Recorder::of(&table);
+    done!(table.insert(items(1..5), here()));
+    let draws = done!(table.sample(exactly(4), here()));
+    assert_eq!(journal.take(), [1, 2, 3, 4].map(Told::Put));
+    table.delivered(&draws[..1]).unwrap();
+    assert_eq!(journal.confirmations(), [Written]);
+    assert_eq!(journal.take(), [Told::received(1)]);
+    assert_eq!(table.mutate(&[(2, 7.0)], &[3]).unwrap(), 0, "they are in flight");
+    assert_eq!(journal.take(), [Told::deleted(3), Told::FlightPriority(2, 7.0)]);
+    table.give_back(draws[1..].to_vec());
+    assert_eq!(journal.confirmations(), []);
+    assert_eq!(journal.take(), [4, 2].map(Told::Back));
+}
+
+#[test]
+fn a_receipt_that_changes_only_counts_is_written_too() {
+    let rate_limiter =
+        RateLimiterConfig { samples_per_insert: 1.0, min_size_to_sample: 1, min_diff: 0.0, max_diff: 9.0 };
+    let table = TableHandle::new(Table::new(TableConfig { rate_limiter, ..config("table") }).unwrap());
+    let journal = Recorder::of(&table);
+    done!(table.insert(items([1]), here()));
+    let draws = done!(table.sample(exactly(1), here()));
+    let samples = |effects: Vec<Effect>| match effects[..] {
+        [.., Effect::Counters(counters)] => counters.samples,
+        _ => panic!("counts come last"),
+    };
+    assert_eq!(samples(journal.take_effects()), 0);
+    table.delivered(&draws).unwrap();
+    assert_eq!(journal.confirmations(), [Written]);
+    assert_eq!(samples(journal.take_effects()), 1);
 }
 
 #[tokio::test]
@@ -77,20 +104,18 @@ async fn calls_in_the_same_process_commit_before_they_return() {
     )
     .unwrap();
     for journal in &journals {
-        assert!(matches!(journal.take()[..], [Change::Inserted { written: None, .. }, _, _]));
+        assert!(matches!(journal.take()[..], [Told::Put(_), Told::Put(_), Told::Put(_)]));
     }
     let request = |table: &str| BatchRequest { table: table.into(), draw: exactly(1), squeeze_time: true };
-    let batch = sample_copied(&replay, &free, &request("free"), None).unwrap();
-    assert_eq!(journals[0].take(), drawn(batch.info.keys()));
+    sample_copied(&replay, &free, &request("free"), None).unwrap();
+    assert_eq!(journals[0].take(), []);
     let mut draw = LocalDraw::begin(&replay, &request("counted"), None, true).unwrap();
     let batch = draw.result().await.unwrap();
-    assert_eq!(journals[1].take(), drawn(batch.info.keys()));
+    assert_eq!(journals[1].take(), []);
     draw.received().unwrap();
-    assert_eq!(journals[1].take(), [Change::Delivered(batch.info.keys()[0])]);
-    let draw = LocalDraw::begin(&replay, &request("counted"), None, true).unwrap();
-    let [Change::Drawn(key)] = journals[1].take()[..] else { panic!("one draw") };
-    drop(draw);
-    assert_eq!(journals[1].take(), [Change::GivenBack(key)]);
+    assert_eq!(journals[1].take(), [Told::received(batch.info.keys()[0])]);
+    drop(LocalDraw::begin(&replay, &request("counted"), None, true).unwrap());
+    assert!(matches!(journals[1].take()[..], [Told::Back(_)]));
 }
 
 #[test]
@@ -100,9 +125,40 @@ fn a_receipt_of_many_draws_is_committed_whole() {
     let journal = Recorder::of(&table);
     done!(table.insert(items(0..MANY), here()));
     let draws = done!(table.sample(exactly(MANY as usize), here()));
-    assert_eq!(journal.take().len(), 2 * MANY as usize);
+    assert_eq!(journal.take().len(), MANY as usize);
     table.delivered(&draws).unwrap();
-    assert!(journal.take().into_iter().eq((0..MANY).map(Change::Delivered)));
+    assert!(journal.take().into_iter().eq((0..MANY).map(Told::received)));
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_an_error_of_the_call_and_draws_go_on() {
+    let table = queue("table", 2);
+    let journal = Recorder::of(&table);
+    let guard = Ledgers::default().take(None, 7).await;
+    done!(table.insert(items([1]), here()));
+    let lost = Error::Storage("it may or may not be there after a restart".into());
+    journal.fail(&lost);
+    assert_eq!(failed(table.insert(items([2]), here())), lost);
+    let mut waiting = waits!(table.insert(items([3]), here()));
+    let draws = done!(table.sample(exactly(1), here()));
+    assert_eq!(keys(&draws), [1]);
+    assert!(matches!(poll(|context| waiting.poll_result(context)), Poll::Ready(Err(error)) if error == lost));
+    assert_eq!(table.delivered(&draws).unwrap_err(), lost);
+    assert_eq!(table.mutate(&[(2, 1.0)], &[]).unwrap_err(), lost);
+    assert_eq!(table.reset().unwrap_err(), lost);
+    let (mut queue, mut done) = (WriteQueue::new(here(), Some(Arc::clone(&guard.ledger))), Done::new());
+    queue.push_all(&table, vec![arrival(1), arrival(2)], &mut done);
+    assert_eq!(done, [(1, Err(lost.clone())), (2, Err(lost.clone()))]);
+    let smaller = TableChanges { max_size: Some(3), ..TableChanges::default() };
+    assert_eq!(table.configure(&smaller).unwrap_err(), lost);
+}
+
+/// The error of a call that is done.
+fn failed(call: Call<()>) -> Error {
+    match call {
+        Call::Done(result) => result.unwrap_err(),
+        Call::Waiting(_) => panic!("it waits"),
+    }
 }
 
 /// Asserts at each commit that nobody has heard of the result of a waiting call.
@@ -124,7 +180,7 @@ fn a_call_that_waits_is_answered_after_the_commit() {
     journal.take();
     assert_eq!(keys(&done!(table.sample(exactly(1), here()))), [1]);
     assert!(poll(|context| insert.lock().unwrap().poll_result(context)).is_ready());
-    assert_eq!(journal.take(), [Change::Drawn(1), inserted(2)]);
+    assert_eq!(journal.take(), [Told::Put(2)]);
 }
 
 #[test]
@@ -136,7 +192,7 @@ fn a_draw_that_waits_is_answered_after_the_commit() {
     assert!(poll(|context| draw.lock().unwrap().poll_result(context)).is_pending());
     done!(table.insert(items([2]), here()));
     let Poll::Ready(Ok(draws)) = poll(|context| draw.lock().unwrap().poll_result(context)) else { panic!("it waits") };
-    assert_eq!(journal.take(), [inserted(1), Change::Drawn(1), inserted(2), Change::Drawn(2)]);
+    assert_eq!(journal.take(), [1, 2].map(Told::Put));
     drop(draws);
 }
 
@@ -147,9 +203,9 @@ async fn a_call_that_expires_or_is_withdrawn_has_committed_the_part_that_was_don
     let past = Some(std::time::Instant::now() - std::time::Duration::from_secs(1));
     let error = waits!(table.insert(items(1..5), here())).result(past, common::silent).await.unwrap_err();
     assert!(matches!(error, Error::DeadlineExceeded(text) if text.contains("2 of 4")));
-    assert_eq!(journal.take(), [1, 2].map(inserted));
+    assert_eq!(journal.take(), [1, 2].map(Told::Put));
     drop(waits!(table.sample(exactly(3), here())));
-    assert_eq!(journal.take(), [Change::Drawn(1), Change::Drawn(2), Change::GivenBack(2), Change::GivenBack(1)]);
+    assert_eq!(journal.take(), [2, 1].map(Told::Back));
 }
 
 fn arrival(sequence: u64) -> Arrival {
@@ -158,7 +214,7 @@ fn arrival(sequence: u64) -> Arrival {
 
 /// Whether the ledger has an item.
 fn has(ledger: &Ledger, sequence: u64) -> bool {
-    ledger.settle(0, sequence, 1).0 == [sequence]
+    ledger.settle(0, sequence, 1).unwrap().0 == [sequence]
 }
 
 #[tokio::test]
@@ -167,7 +223,7 @@ async fn items_of_a_writer_are_noted_with_its_id_and_are_in_its_ledger_when_they
     let journal = Recorder::of(&table);
     let guard = Ledgers::default().take(None, 7).await;
     let (ledger, at_commit) = (Arc::clone(&guard.ledger), Arc::clone(&guard.ledger));
-    let written = |sequence| Change::Inserted { key: 100 + sequence, written: Some((7, sequence)) };
+    let written = |sequence| [Told::Put(100 + sequence), Told::Wrote(7, sequence)];
     let (mut queue, mut done) = (WriteQueue::new(here(), Some(ledger.clone())), Done::new());
     journal.at_commit(move || assert!(has(&at_commit, 1), "in the same turn as the item"));
     queue.push_all(&table, vec![arrival(1), arrival(2), arrival(3)], &mut done);
@@ -177,16 +233,16 @@ async fn items_of_a_writer_are_noted_with_its_id_and_are_in_its_ledger_when_they
         done.iter().map(|(sequence, result)| (*sequence, result.is_ok())).collect::<Vec<_>>(),
         [(1, true), (2, true), (5, false)]
     );
-    assert_eq!(journal.take(), [1, 2].map(written));
+    assert_eq!(journal.take(), [1, 2].map(written).concat());
     assert_eq!([1, 2, 3, 4, 5].map(|sequence| has(&ledger, sequence)), [true, true, false, false, false]);
     done!(table.sample(exactly(1), here()));
-    assert_eq!(journal.take(), [Change::Drawn(101), written(3)]);
+    assert_eq!(journal.take(), written(3));
     assert!(has(&ledger, 3), "before the stream has asked for the result");
     assert!(poll(|context| queue.poll(context, &mut done)).is_ready());
     drop(queue);
     done!(table.sample(exactly(2), here()));
     assert!(!has(&ledger, 4), "withdrawn");
-    assert_eq!(journal.take(), drawn(&[102, 103]));
+    assert_eq!(journal.take(), []);
 }
 
 #[derive(Debug, Clone)]
@@ -234,65 +290,32 @@ macro_rules! answered {
     }};
 }
 
-/// What the changes say is in a table from which draws take items, and how often it was changed.
-#[derive(Debug, Default, PartialEq)]
-struct Books {
-    keys: BTreeSet<u64>,
-    /// Keys that were deleted while they were not there.
-    deleted: BTreeSet<u64>,
-    inserts: i64,
-    samples: i64,
-    numbers: Vec<u64>,
+/// What the effects say is in a table from which draws take items, when draws that were not received are back.
+fn replayed(effects: &[Effect]) -> Table {
+    let mut replay = Replayed::new(queue("table", 5).with_table(|table| Table::new(table.config().clone()).unwrap()));
+    effects.iter().for_each(|effect| replay.apply(effect.clone()).unwrap());
+    replay.finish().unwrap()
 }
 
-impl Books {
-    fn enter(&mut self, change: &Change) {
-        match change {
-            Change::Inserted { key, written } => {
-                assert!(self.keys.insert(*key), "{key} was there");
-                self.deleted.remove(key);
-                self.inserts += 1;
-                self.numbers.extend(written.map(|(_, number)| number));
-            }
-            Change::Drawn(key) => {
-                assert!(self.keys.remove(key), "{key} was not there");
-                self.samples += 1;
-            }
-            Change::GivenBack(key) => {
-                assert!(self.deleted.contains(key) || self.keys.insert(*key), "{key} was there");
-                self.samples -= 1;
-            }
-            Change::Deleted(key) => {
-                self.keys.remove(key);
-                self.deleted.insert(*key);
-            }
-            Change::Reset => *self = Self { numbers: std::mem::take(&mut self.numbers), ..Self::default() },
-            Change::Updated(..) | Change::Delivered(_) => {}
-            Change::Configured | Change::Restored => panic!("nobody asked for it"),
-        }
-    }
-
-    fn of(table: &TableHandle, ledger: &Ledger, last: u64) -> Self {
-        table.with_table(|table| Self {
-            keys: (1..1000).filter(|&key| table.contains(key)).collect(),
-            deleted: BTreeSet::new(),
-            inserts: table.limiter().inserts,
-            samples: table.limiter().samples,
-            numbers: (1..=last).filter(|&number| has(ledger, number)).collect(),
-        })
-    }
+/// The numbers of the items of a writer that effects tell of.
+fn numbers(effects: &[Effect]) -> Vec<u64> {
+    let wrote = effects.iter().filter_map(|effect| match effect {
+        Effect::Wrote { sequence, .. } => Some(*sequence),
+        _ => None,
+    });
+    wrote.collect()
 }
 
 proptest! {
     #[test]
-    fn the_changes_are_what_happened_and_are_committed_before_anybody_hears_of_them(ops in ops()) {
+    fn the_effects_are_what_happened_and_are_committed_before_anybody_hears_of_them(ops in ops()) {
         let table = queue("table", 5);
         let journal = Recorder::of(&table);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let guard = runtime.block_on(Ledgers::default().take(None, 7));
         let (mut writer, mut done) = (WriteQueue::new(here(), Some(Arc::clone(&guard.ledger))), Done::new());
         let (inserts, samples) = (Arc::new(Mutex::new(Vec::<Waiting<()>>::new())), Arc::new(Mutex::new(Vec::<Waiting<Vec<_>>>::new())));
-        let (mut books, mut held, mut next_key, mut sequence) = (Books::default(), Vec::new(), 1, 0);
+        let (mut effects, mut held, mut next_key, mut sequence) = (Vec::new(), Vec::new(), 1, 0);
         let waiting = (inserts.clone(), samples.clone());
         let is_first = Arc::new(AtomicBool::new(true));
         let first = is_first.clone();
@@ -331,14 +354,18 @@ proptest! {
                     let waiting = samples.lock().unwrap().pop();
                     drop(waiting);
                 }
-                Op::Reset => table.reset(),
+                Op::Reset => table.reset().unwrap(),
             }
             answered!(inserts);
             held.extend(answered!(samples));
             let _pending = poll(|context| writer.poll(context, &mut done));
-            journal.take().iter().for_each(|change| books.enter(change));
-            let found = Books { deleted: books.deleted.clone(), ..Books::of(&table, &guard.ledger, sequence) };
-            prop_assert_eq!(&found, &books);
+            effects.extend(journal.take_effects());
+            let (made, expected) = (replayed(&effects), snapshot_all(std::slice::from_ref(&table)).remove(0));
+            let keys = expected.items().map(|item| item.key);
+            prop_assert!(made.snapshot().items().map(|item| item.key).eq(keys));
+            prop_assert_eq!(made.limiter(), &expected.limiter);
+            let known: Vec<_> = (1..=sequence).filter(|&number| has(&guard.ledger, number)).collect();
+            prop_assert_eq!(known, numbers(&effects));
         }
     }
 }

@@ -74,7 +74,7 @@ async fn a_table_that_does_not_change_frees_the_chunks_that_a_reset_of_another_l
     other.mutate(&[], &(0..4 * ROWS).filter(|key| !key.is_multiple_of(10)).collect::<Vec<_>>()).unwrap();
     let all = 4 * ROWS * ROW_BYTES as u64;
     assert_eq!(other.with_table(Table::bytes), all);
-    owner.reset();
+    owner.reset().unwrap();
     wait_for_bytes(other, all / 10).await;
     replay.close();
 }

@@ -3,9 +3,9 @@
 
 use crate::common::{config, exactly, here, items, keys, queue, silent};
 use crate::{done, waits};
-use reverb_core::{RateLimiterConfig, SelectorKind, Table, TableConfig};
+use reverb_core::{Confirmation, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Arrival, Call, Change, Inserter, Journal, TableHandle, Waiting};
+use reverb_service::{Arrival, Call, Inserter, Journal, TableHandle, Waiting};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
@@ -135,13 +135,12 @@ struct InsertBetween {
 }
 
 impl Journal for InsertBetween {
-    fn note(&self, _: Change) {}
-
-    fn commit(&self) {
+    fn commit(&self, _: Confirmation) -> reverb_core::Result<()> {
         if self.seen.compare_exchange(0, 1, Relaxed, Relaxed).is_ok() {
             done!(self.table.insert(items([0]), by(2)));
             self.seen.store(self.table.with_table(Table::len) as u64, Relaxed);
         }
+        Ok(())
     }
 }
 

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use reverb_core::{
-    Chunk, DType, Drawn, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, StepRange, Table, TableConfig,
-    Trajectory, encode_strings, random_key,
+    Chunk, Confirmation, DType, Drawn, Effect, EpisodeIds, Error, Layout, NewItem, RateLimiterConfig, RemovalReason,
+    Result, SelectorKind, StepRange, Table, TableConfig, Trajectory, encode_strings, random_key,
 };
-use reverb_service::{Change, DrawRequest, Journal, Notice, Peer, TableHandle, Waiting};
+use reverb_service::{DrawRequest, Journal, Notice, Peer, TableHandle, Waiting};
 use smallvec::smallvec;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -129,35 +129,99 @@ pub fn on_answer(mut waiting: Waiting<Vec<Drawn>>, look: impl FnOnce() + Send + 
 
 type Look = Box<dyn FnMut() + Send>;
 
+/// An effect, as tests compare it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    Put(u64),
+    Gone(u64, RemovalReason),
+    Back(u64),
+    Priority(u64, f64),
+    /// Of an item that draws in flight have taken.
+    FlightPriority(u64, f64),
+    Count(u64, i32),
+    Reset,
+    Options,
+    /// The id of the writer, and its number.
+    Wrote(u64, u64),
+}
+
+impl Told {
+    fn of(effect: &Effect) -> Option<Self> {
+        Some(match effect {
+            Effect::Put(item) => Self::Put(item.key),
+            Effect::Gone { key, reason, .. } => Self::Gone(*key, *reason),
+            Effect::Back { key, .. } => Self::Back(*key),
+            Effect::Priority { key, priority } => Self::Priority(*key, *priority),
+            Effect::FlightPriority { key, priority, .. } => Self::FlightPriority(*key, *priority),
+            Effect::Count { key, times_sampled, .. } => Self::Count(*key, *times_sampled),
+            Effect::Reset => Self::Reset,
+            Effect::Options(_) => Self::Options,
+            Effect::Wrote { writer, sequence } => Self::Wrote(writer.id, *sequence),
+            Effect::Counters(_) => return None,
+        })
+    }
+
+    /// An item that was received for the last time.
+    pub fn received(key: u64) -> Self {
+        Self::Gone(key, RemovalReason::MaxTimesSampled)
+    }
+
+    pub fn deleted(key: u64) -> Self {
+        Self::Gone(key, RemovalReason::Delete)
+    }
+}
+
 /// A journal that can be asked what it has committed, and that calls a function when it does.
-#[derive(Default)]
 pub struct Recorder {
-    /// The changes since the last [`Recorder::take`], and how many of them are committed.
-    changes: Mutex<(Vec<Change>, usize)>,
+    table: TableHandle,
+    committed: Mutex<Committed>,
     look: Mutex<Option<Look>>,
+}
+
+/// The commits since the last [`Recorder::take`].
+#[derive(Default)]
+struct Committed {
+    effects: Vec<Effect>,
+    confirmations: Vec<Confirmation>,
+    /// The error of all commits.
+    error: Option<Error>,
 }
 
 impl Recorder {
     pub fn of(table: &TableHandle) -> Arc<Self> {
-        let recorder = Arc::new(Self::default());
+        let recorder = Arc::new(Self { table: table.clone(), committed: Mutex::default(), look: Mutex::default() });
         table.set_journal(recorder.clone());
         recorder
     }
 
-    /// Returns the changes since the last call. All of them must be committed.
-    pub fn take(&self) -> Vec<Change> {
-        let (changes, committed) = std::mem::take(&mut *self.changes.lock().unwrap());
-        assert_eq!(committed, changes.len(), "not committed: {:?}", &changes[committed..]);
-        changes
+    /// Returns the effects since the last call. All of them that answers wait for must be committed.
+    pub fn take(&self) -> Vec<Told> {
+        self.take_effects().iter().filter_map(Told::of).collect()
     }
 
-    pub fn committed(&self) -> usize {
-        self.changes.lock().unwrap().1
+    pub fn take_effects(&self) -> Vec<Effect> {
+        let mut committed = self.committed.lock().unwrap();
+        let before = committed.effects.len();
+        self.table.drain_effects(&mut committed.effects);
+        let left = committed.effects[before..].iter().filter(|effect| effect.confirmation() > Confirmation::Nothing);
+        assert_eq!(left.filter_map(Told::of).collect::<Vec<_>>(), [], "not committed");
+        committed.confirmations.clear();
+        std::mem::take(&mut committed.effects)
+    }
+
+    /// How safe each commit since the last call of [`Recorder::take`] had to be.
+    pub fn confirmations(&self) -> Vec<Confirmation> {
+        self.committed.lock().unwrap().confirmations.clone()
     }
 
     /// Calls `look` before each commit is done.
     pub fn at_commit(&self, look: impl FnMut() + Send + 'static) {
         *self.look.lock().unwrap() = Some(Box::new(look));
+    }
+
+    /// Lets all commits fail from now on.
+    pub fn fail(&self, error: &Error) {
+        self.committed.lock().unwrap().error = Some(error.clone());
     }
 }
 
@@ -168,19 +232,13 @@ impl Debug for Recorder {
 }
 
 impl Journal for Recorder {
-    fn note(&self, change: Change) {
-        self.changes.lock().unwrap().0.push(change);
-    }
-
-    fn commit(&self) {
-        let noted = self.changes.lock().unwrap().0.len();
+    fn commit(&self, confirmation: Confirmation) -> Result<()> {
         if let Some(look) = &mut *self.look.lock().unwrap() {
             look();
         }
-        self.changes.lock().unwrap().1 = noted;
+        let mut committed = self.committed.lock().unwrap();
+        self.table.drain_effects(&mut committed.effects);
+        committed.confirmations.push(confirmation);
+        committed.error.clone().map_or(Ok(()), Err)
     }
-}
-
-pub fn inserted(key: u64) -> Change {
-    Change::Inserted { key, written: None }
 }

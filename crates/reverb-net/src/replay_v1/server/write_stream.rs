@@ -231,7 +231,7 @@ impl WriteStreamTask {
             return Err(Error::invalid(format!("{} is not a valid sequence number", request.first_sequence)));
         }
         let count = request.items.len() as u64;
-        let (inserted, gaps) = self.guard.ledger.settle(request.settled_through, request.first_sequence, count);
+        let (inserted, gaps) = self.guard.ledger.settle(request.settled_through, request.first_sequence, count)?;
         if gaps > MAX_GAPS {
             return Err(Error::invalid(format!("more than {MAX_GAPS} sequence numbers of items are missing")));
         }
