@@ -101,8 +101,11 @@ impl Writers {
         }
         if is_needed {
             self.rest(writer);
-        } else {
-            self.records.remove(writer);
+        } else if let Some(record) = self.records.remove(writer) {
+            let lost = record.ledger.numbers.lock().lost;
+            if lost > 0 {
+                self.note_forgotten(writer.clone(), lost);
+            }
         }
         self.forget_old(Instant::now());
     }
@@ -253,7 +256,7 @@ impl Numbers {
 
     /// Whether no item was inserted.
     fn is_empty(&self) -> bool {
-        self.last() == 0
+        self.through == 0 && self.beyond.is_empty()
     }
 
     /// Adds all numbers up to this one.
@@ -379,7 +382,7 @@ impl Ledgers {
     pub fn restore(&self, state: &LedgerState) -> Result<()> {
         let numbers = Numbers::restored(state)?;
         let mut writers = self.writers.lock();
-        if numbers.through == 0 && numbers.beyond.is_empty() {
+        if numbers.is_empty() {
             writers.note_forgotten(state.writer.clone(), state.lost);
             return Ok(());
         }
@@ -474,6 +477,78 @@ mod tests {
         assert_eq!(ledgers.len(), 1);
         ledgers.writers.lock().forget_old(now + KEEP_TIME + KEEP_TIME);
         assert_eq!(ledgers.len(), 0);
+    }
+
+    fn state(id: u64, through: u64, beyond: &[(u64, u64)], lost: u64) -> LedgerState {
+        LedgerState { writer: writer(id), through, beyond: beyond.to_vec(), lost }
+    }
+
+    fn writer(id: u64) -> Arc<WriterId> {
+        Arc::new(WriterId { owner: None, id })
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_was_forgotten_is_told_if_it_sends_items_that_may_be_in_their_tables() {
+        let ledgers = Ledgers::default();
+        let ledger = ledgers.take(None, 1).await;
+        [1, 2, 5].into_iter().for_each(|number| ledger.ledger.add(number));
+        drop(ledger);
+        ledgers.writers.lock().forget_old(Instant::now() + KEEP_TIME);
+        // Also if it comes several times.
+        for _ in 0..2 {
+            let again = ledgers.take(None, 1).await;
+            let error = again.ledger.settle(3, 4, 2).unwrap_err();
+            assert!(
+                matches!(&error, Error::ResourceExhausted(text) if text.contains("items 4 to 5 may be")),
+                "{error}"
+            );
+            assert_eq!(again.ledger.settle(3, 4, 0).unwrap(), (vec![], 0), "it sends no items");
+            assert_eq!(again.ledger.settle(3, 6, 1).unwrap(), (vec![], 0), "this one is new");
+        }
+        let again = ledgers.take(None, 1).await;
+        assert_eq!(again.ledger.settle(5, 6, 1).unwrap(), (vec![], 0), "it knows of all that were inserted");
+        let other = ledgers.take(Some("owner"), 1).await;
+        assert_eq!(other.ledger.settle(0, 1, 1).unwrap(), (vec![], 0), "another writer");
+    }
+
+    #[tokio::test]
+    async fn a_restarted_server_knows_the_writers_of_the_one_before_in_their_order() {
+        let before = Ledgers::default();
+        let connected = before.take(Some("owner"), 1).await;
+        connected.ledger.add(7);
+        for (id, numbers) in [(2, [1, 2, 4, 5]), (3, [1, 2, 3, 4])] {
+            let ledger = before.take(None, id).await;
+            numbers.into_iter().for_each(|number| ledger.ledger.add(number));
+        }
+        before.writers.lock().note_forgotten(writer(4), 9);
+        let mut states = before.states();
+        let owned = states.pop().unwrap();
+        assert_eq!(
+            (owned.writer.owner.as_deref(), owned.writer.id, &owned.beyond[..]),
+            (Some("owner"), 1, &[(7, 7)][..])
+        );
+        assert_eq!(states, [state(4, 0, &[], 9), state(2, 2, &[(4, 5)], 0), state(3, 4, &[], 0)]);
+        states.push(owned);
+        let after = Ledgers::default();
+        states.iter().for_each(|state| after.restore(state).unwrap());
+        assert_eq!(after.states(), states);
+        after.restore_written(&writer(2), 3);
+        after.restore_written(&writer(5), 1);
+        let order: Vec<_> = after.states().iter().map(|state| (state.writer.id, state.through)).collect();
+        assert_eq!(order, [(4, 0), (3, 4), (1, 0), (2, 5), (5, 1)], "the last that wrote is forgotten last");
+        after.writers.lock().forget_old(Instant::now() + KEEP_TIME / 2);
+        assert_eq!(after.len(), 4);
+        after.writers.lock().forget_old(Instant::now() + KEEP_TIME);
+        assert_eq!(after.len(), 0, "the time begins with the server");
+        assert!(after.take(None, 2).await.ledger.settle(2, 3, 1).is_err());
+    }
+
+    #[test]
+    fn a_state_whose_ranges_do_not_ascend_is_refused() {
+        for beyond in [&[(3, 2)][..], &[(2, 3)], &[(4, 5), (6, 7)], &[(8, 9), (4, 5)], &[(0, 1)]] {
+            let error = Ledgers::default().restore(&state(1, 1, beyond, 0)).unwrap_err();
+            assert!(matches!(error, Error::DataLoss(_)), "{beyond:?}");
+        }
     }
 
     /// The numbers up to 50 that the ledger has.

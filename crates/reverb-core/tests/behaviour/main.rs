@@ -17,6 +17,7 @@ mod published_room;
 mod race;
 mod race_statistics;
 mod rate_limiter;
+mod replay;
 mod selector;
 #[path = "../common/steps.rs"]
 mod steps;
