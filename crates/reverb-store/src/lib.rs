@@ -1,6 +1,7 @@
-//! Stores of the tables of a service: checkpoints, and the disk below them.
+//! Stores of the tables of a service: checkpoints, logs of what changes between them, and the disk below both.
 
 pub mod checkpoint;
 pub mod disk;
 mod lock;
+pub mod log;
 mod parent_file;

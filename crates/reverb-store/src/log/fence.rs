@@ -1,0 +1,84 @@
+//! The fence against two servers on one folder: a file that names the server that started last.
+//!
+//! The lock of the folder (`lock.rs`) keeps servers of one machine apart. It may not reach other machines: a shard that
+//! was cut off goes on while another machine has started its successor on the same storage.
+
+use crate::disk::{Disk, storage_error};
+use reverb_core::{Error, Result};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the file.
+const FILE: &str = "log-generation";
+/// Maximum number of bytes of the file that are read.
+const MAX_BYTES: u64 = 128;
+
+/// The claim of a server on the log in a folder.
+#[derive(Debug)]
+pub struct Fence {
+    path: PathBuf,
+    generation: u64,
+    /// The content of the file while nobody else has claimed the folder.
+    content: String,
+}
+
+impl Fence {
+    /// Claims the folder. A server that claimed it before closes its log when it looks at the file next. Call this
+    /// before the log is recovered.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the file cannot be read, written or synced.
+    pub fn claim(disk: &dyn Disk, folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        let before = match read(disk, &path) {
+            // A damaged number does no harm: the random part tells servers apart.
+            Ok(content) => generation_of(&content).unwrap_or(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(storage_error("cannot read", &path, &error)),
+        };
+        let (generation, token) = (before.saturating_add(1), rand::random::<u128>());
+        let content = format!("{generation} {token:032x}\n");
+        let new = folder.join(format!("{FILE}.{token:032x}"));
+        let write = || {
+            let mut file = disk.create(&new)?;
+            file.write_all(content.as_bytes())?;
+            file.sync()?;
+            disk.rename(&new, &path)?;
+            disk.sync_dir(folder)
+        };
+        match write() {
+            Ok(()) => Ok(Self { path, generation, content }),
+            Err(error) => {
+                let _stays = disk.remove_file(&new);
+                Err(storage_error("cannot write", &path, &error))
+            }
+        }
+    }
+
+    /// Checks that nobody has claimed the folder since.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if another server has, or if the file cannot be read.
+    pub fn check(&self, disk: &dyn Disk) -> Result<()> {
+        let found = read(disk, &self.path).map_err(|error| storage_error("cannot read", &self.path, &error))?;
+        if found == self.content.as_bytes() {
+            return Ok(());
+        }
+        let other = generation_of(&found).map_or_else(|| "another content".into(), |number| format!("start {number}"));
+        Err(Error::Storage(format!(
+            "another server has started on this folder: {} names {other}, and this server was start {}",
+            self.path.display(),
+            self.generation
+        )))
+    }
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    disk.open(path)?.take(MAX_BYTES).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+fn generation_of(content: &[u8]) -> Option<u64> {
+    std::str::from_utf8(content).ok()?.split_once(' ')?.0.parse().ok()
+}

@@ -1,0 +1,119 @@
+//! What a log does beside commits: syncs at intervals, marks, the next segment, hints to the system, free space.
+
+use super::options::Mode;
+use super::progress::HINT_BYTES;
+use super::shared::Shared;
+use reverb_core::Result;
+use std::time::Duration;
+
+/// Time after a sync in which changes usually follow, so that no mark is needed.
+const MARK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Does what is due now. Failures close the log.
+pub fn tick(shared: &Shared) {
+    let mut progress = shared.progress.lock();
+    if progress.failure.is_some() || progress.is_stopped {
+        return;
+    }
+    progress.is_wanted = false;
+    let sealed = std::mem::take(&mut progress.sealed);
+    drop(progress);
+    sealed.iter().for_each(|segment| segment.forget());
+    if let Err(error) = make_spare(shared) {
+        shared.close(&mut shared.progress.lock(), &error);
+        return;
+    }
+    hint(shared);
+    // The log has told what went wrong.
+    let _closed = sync_if_due(shared).and_then(|()| mark_if_due(shared));
+    watch_space(shared);
+}
+
+fn make_spare(shared: &Shared) -> Result<()> {
+    let mut spare = shared.spare.lock();
+    if spare.segment.is_some() {
+        return Ok(());
+    }
+    shared.fence.check(&*shared.disk)?;
+    shared.make_ahead(&mut spare)
+}
+
+fn hint(shared: &Shared) {
+    let mut progress = shared.progress.lock();
+    let (begin, end) = (progress.hinted, progress.offset);
+    if end - begin >= HINT_BYTES {
+        progress.hinted = end;
+        let segment = progress.segment.clone();
+        drop(progress);
+        segment.begin_sync(begin..end);
+    }
+}
+
+fn sync_if_due(shared: &Shared) -> Result<()> {
+    let mut progress = shared.progress.lock();
+    let age = (shared.clock)().saturating_duration_since(progress.last_sync);
+    if !progress.has_unsynced() || age < shared.sync_interval {
+        return Ok(());
+    }
+    let group = progress.written;
+    shared.sync_through(&mut progress, group)
+}
+
+fn mark_if_due(shared: &Shared) -> Result<()> {
+    let mut progress = shared.progress.lock();
+    let pause = if shared.mode == Mode::Power { MARK_PAUSE } else { Duration::ZERO };
+    let age = (shared.clock)().saturating_duration_since(progress.last_sync);
+    if progress.is_writing || !progress.lacks_mark() || age < pause {
+        return Ok(());
+    }
+    shared.lead(&mut progress, |writer, payload, synced| shared.append(writer, payload, synced))
+}
+
+fn watch_space(shared: &Shared) {
+    let now = (shared.clock)();
+    let mut progress = shared.progress.lock();
+    if progress.last_look.is_some_and(|last| now.saturating_duration_since(last) < shared.sync_interval) {
+        return;
+    }
+    progress.last_look = Some(now);
+    drop(progress);
+    // A system that does not answer this may still write.
+    let Ok(free) = shared.disk.free_space(&shared.folder) else { return };
+    let mut progress = shared.progress.lock();
+    let is_low = free < (2 * shared.segment_bytes).saturating_add(progress.reserve_bytes);
+    if is_low && !progress.is_low {
+        tracing::warn!(
+            "{} has {free} bytes left, less than two segments of the log and {} bytes for a checkpoint",
+            shared.folder.display(),
+            progress.reserve_bytes
+        );
+    }
+    progress.is_low = is_low;
+}
+
+/// Runs until the log is stopped or closed: the log's own thread.
+pub fn run(shared: &Shared) {
+    loop {
+        let mut progress = shared.progress.lock();
+        if !progress.is_wanted && !progress.is_stopped && progress.failure.is_none() {
+            let marks_soon = shared.mode == Mode::Power && progress.lacks_mark();
+            let pause = if marks_soon { MARK_PAUSE.min(shared.sync_interval) } else { shared.sync_interval };
+            shared.wake.wait_for(&mut progress, pause);
+        }
+        if progress.is_stopped || progress.failure.is_some() {
+            return;
+        }
+        drop(progress);
+        tick(shared);
+    }
+}
+
+/// Syncs all that was written, and writes a synced mark that says so.
+pub fn write_synced_mark(shared: &Shared) -> Result<()> {
+    let mut progress = shared.progress.lock();
+    let group = progress.written;
+    shared.sync_through(&mut progress, group)?;
+    shared.lead(&mut progress, |writer, payload, synced| shared.append(writer, payload, synced))?;
+    let group = progress.written;
+    shared.sync_through(&mut progress, group)
+}

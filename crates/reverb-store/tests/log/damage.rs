@@ -1,0 +1,228 @@
+//! Damaged logs: each bit, each length, and files that are missing or others.
+
+use crate::crash_disk::CrashDisk;
+use crate::world::{BOOTS, FOLDER, INTERVAL, Owner, Story, live, recovered, recovered_from};
+use reverb_core::Error;
+use reverb_store::log::{Mode, Position, Start, oldest, set_aside, verify};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// What the owner knows of a log: after which change it was synced through which.
+struct Known {
+    files: Files,
+    story: Story,
+    /// (number of changes, of those that were synced) whenever the number of changes has grown.
+    synced_at: Vec<(u32, u32)>,
+}
+
+/// A log with several segments and epochs, synced now and then.
+fn known(mode: Mode, is_stopped: bool) -> Known {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let mut owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
+    let mut synced_at = Vec::new();
+    for round in 0..14 {
+        let before = owner.story.synced;
+        owner.commit();
+        synced_at.push((owner.story.noted, before));
+        if round % 5 == 3 {
+            owner.clock.advance(INTERVAL);
+            owner.log.tick();
+            owner.story.synced = owner.story.confirmed;
+        }
+        if round == 7 {
+            let before = owner.story.synced;
+            owner.checkpoint();
+            synced_at.push((owner.story.noted, before));
+            owner.story.checkpoints.clear();
+        }
+    }
+    if is_stopped {
+        owner.stop();
+        // A mark follows the last change.
+        synced_at.push((owner.story.noted + 1, owner.story.noted));
+    }
+    Known { files: disk.files(), story: owner.story.clone(), synced_at }
+}
+
+impl Known {
+    /// Checks what is recovered of damaged files: all, or a part behind which no other change says that more was synced.
+    fn check(&self, files: &Files, boot: usize, at: &str) -> bool {
+        match recovered(&CrashDisk::of(files), &self.story, BOOTS[boot]) {
+            Ok((count, _)) => {
+                assert!(count <= self.story.noted, "{at}");
+                // The change behind the recovered ones is the damaged one. All after it are whole.
+                let heard = self.synced_at.iter().filter(|(number, _)| *number > count + 1);
+                let synced = heard.map(|(_, synced)| *synced).max().unwrap_or(0);
+                assert!(synced <= count, "{at}: {count} were recovered, and {synced} were synced");
+                true
+            }
+            Err(Error::DataLoss(text)) => {
+                assert!(text.contains(".rvlog"), "{at}: {text}");
+                false
+            }
+            Err(error) => panic!("{at}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn each_bit_of_a_log_counts() {
+    for (mode, is_stopped) in [(Mode::Process, false), (Mode::Process, true), (Mode::Power, false)] {
+        let known = known(mode, is_stopped);
+        let segments = known.files.keys().filter(|path| path.to_str().unwrap().ends_with(".rvlog"));
+        assert!(segments.clone().count() >= 4);
+        let mut outcomes = [0, 0];
+        for path in segments {
+            let mut files = known.files.clone();
+            for bit in 0..files[path].len() * 8 {
+                files.get_mut(path).unwrap()[bit / 8] ^= 1 << (bit % 8);
+                let boot = usize::from(bit % 3 == 0);
+                let at = format!("{mode:?} {is_stopped}, bit {bit} of {}, boot {boot}", path.display());
+                outcomes[usize::from(known.check(&files, boot, &at))] += 1;
+                files.get_mut(path).unwrap()[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        assert!(outcomes.iter().all(|&count| count > 1000), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_at_any_length_is_refused_or_has_all_that_was_synced() {
+    let known = known(Mode::Process, false);
+    let mut is_refused = Vec::new();
+    for (path, content) in known.files.iter().filter(|(path, _)| path.to_str().unwrap().ends_with(".rvlog")) {
+        for length in 0..content.len() {
+            for boot in [0, 1] {
+                let mut files = known.files.clone();
+                files.get_mut(path).unwrap().truncate(length);
+                is_refused.push(!known.check(&files, boot, &format!("{length} bytes of {}", path.display())));
+            }
+        }
+    }
+    assert!(is_refused.iter().any(|refused| *refused) && is_refused.iter().any(|refused| !refused));
+}
+
+#[test]
+fn after_a_kill_only_the_last_frame_may_be_torn() {
+    // Nothing was synced, so that only the boot tells.
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+    (0..12).for_each(|_| owner.commit());
+    let first = Path::new(FOLDER).join("log-0-0.rvlog");
+    let find = |number: u32| {
+        let change = crate::world::change(number);
+        disk.files()[&first].windows(change.len()).position(|window| window == change)
+    };
+    let place = find(4).unwrap();
+    let mut files = disk.files();
+    files.get_mut(&first).unwrap()[place] ^= 1;
+    let error = recovered(&CrashDisk::of(&files), &owner.story, BOOTS[0]).unwrap_err();
+    assert!(matches!(&error, Error::DataLoss(text) if text.contains("log-0-0.rvlog")), "{error}");
+    let (count, found) = recovered(&CrashDisk::of(&files), &owner.story, BOOTS[1]).unwrap();
+    assert_eq!(count, 4);
+    assert!(found.unwrap().torn_bytes > 500);
+    // A header of the next segment is enough to know.
+    let mut files = disk.files();
+    let last = (0..12).rev().find_map(find).unwrap();
+    files.get_mut(&first).unwrap()[last] ^= 1;
+    let second = Path::new(FOLDER).join("log-0-1.rvlog");
+    files.get_mut(&second).unwrap().truncate(80);
+    assert!(matches!(recovered(&CrashDisk::of(&files), &owner.story, BOOTS[0]), Err(Error::DataLoss(_))));
+}
+
+fn whole() -> (Files, Story, Position) {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+    live(&mut owner);
+    let position = owner.log.began();
+    owner.story.checkpoints.clear();
+    (disk.files(), owner.story.clone(), position)
+}
+
+fn refusal(files: &Files, position: Position) -> String {
+    let disk = CrashDisk::of(files);
+    let before = disk.files();
+    let errors = BOOTS.map(|boot| match recovered_from(&disk, 0, position, boot) {
+        Err(Error::DataLoss(text)) => text,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(disk.files(), before, "damage is not touched");
+    errors.into_iter().next().unwrap()
+}
+
+fn segments_of(files: &Files) -> Vec<PathBuf> {
+    files.keys().filter(|path| path.to_str().unwrap().ends_with(".rvlog")).cloned().collect()
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let (files, _, position) = whole();
+    let segments = segments_of(&files);
+    assert!(segments.len() > 4, "{segments:?}");
+    // The last is the one that was made ahead.
+    for path in &segments[..segments.len() - 2] {
+        let mut files = files.clone();
+        files.remove(path);
+        let text = refusal(&files, position);
+        assert!(text.contains(".rvlog"), "{text}");
+        assert!(path != &segments[1] || text.contains("log-0-1.rvlog is missing"), "{text}");
+    }
+}
+
+#[test]
+fn segments_of_another_place_or_log_are_refused() {
+    let (files, _, position) = whole();
+    let (others, _, _) = whole();
+    let segments = segments_of(&files);
+    for (index, path) in segments.iter().enumerate().take(segments.len() - 2) {
+        let mut mixed = files.clone();
+        mixed.insert(path.clone(), others[path].clone());
+        assert!(refusal(&mixed, position).contains("log"), "{}", path.display());
+        let mut swapped = files.clone();
+        swapped.insert(path.clone(), files[&segments[(index + 1) % 3]].clone());
+        assert!(refusal(&swapped, position).contains(".rvlog"));
+    }
+    // Behind a torn tail, another log is not cut off, either.
+    let mut mixed = files.clone();
+    let last = &segments[segments.len() - 2];
+    mixed.get_mut(&segments[0]).unwrap().truncate(200);
+    segments[1..].iter().for_each(|path| drop(mixed.remove(path)));
+    mixed.insert(Path::new(FOLDER).join("log-0-1.rvlog"), others[last].clone());
+    refusal(&mixed, position);
+}
+
+#[test]
+fn a_log_is_verified_without_a_change() {
+    let (files, story, position) = whole();
+    let disk = CrashDisk::of(&files);
+    let verified = verify(&disk, Path::new(FOLDER), position, Some(BOOTS[0])).unwrap();
+    assert_eq!(disk.files(), files);
+    let (count, found) = recovered(&disk, &story, BOOTS[0]).unwrap();
+    assert_eq!(count, story.noted);
+    let found = found.unwrap();
+    assert_eq!((verified.frames, verified.bytes, verified.torn_bytes), (found.frames, found.bytes, 0));
+    assert_eq!(verified.next, found.next);
+    assert!(disk.files().len() < files.len(), "the segment that was made ahead is removed");
+}
+
+#[test]
+fn what_is_set_aside_stays() {
+    let (files, _, position) = whole();
+    let disk = CrashDisk::of(&files);
+    let aside = set_aside(&disk, Path::new(FOLDER)).unwrap();
+    assert_eq!(aside.len(), segments_of(&files).len());
+    assert_eq!(oldest(&disk, Path::new(FOLDER)).unwrap(), None);
+    let after = disk.files();
+    for (path, new) in segments_of(&files).iter().zip(&aside) {
+        assert_eq!(files[path], after[new]);
+    }
+    assert!(matches!(recovered_from(&disk, 0, position, BOOTS[0]), Err(Error::DataLoss(_))));
+    // A new log in the folder is set aside beside it.
+    let mut owner = Owner::start(&disk, Mode::Power, Start::fresh(), Story::default()).unwrap();
+    owner.commit();
+    assert_eq!(recovered(&disk.after_kill(), &owner.story, BOOTS[0]).unwrap().0, 1);
+    assert_eq!(set_aside(&disk, Path::new(FOLDER)).unwrap().len(), 1);
+    assert_eq!(disk.files().len(), after.len() + 1);
+}

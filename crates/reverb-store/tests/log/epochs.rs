@@ -1,0 +1,205 @@
+//! Epochs, marks, fences, and the end of logs.
+
+use crate::crash_disk::{CrashDisk, Fault};
+use crate::world::{BOOTS, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, live, recovered, recovered_from};
+use reverb_core::Error;
+use reverb_store::log::{Fence, Mode, Payload, Source, Start};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+fn owner(mode: Mode) -> (CrashDisk, Owner) {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
+    (disk, owner)
+}
+
+#[test]
+fn an_epoch_begins_where_the_one_before_ends() {
+    for mode in [Mode::Process, Mode::Power] {
+        let (disk, mut owner) = owner(mode);
+        let began = owner.log.began();
+        live(&mut owner);
+        let (count, position) = owner.story.checkpoints[0];
+        for (count, position) in [(0, began), (count, position)] {
+            let (found, _) = recovered_from(&disk.after_kill(), count, position, BOOTS[0]).unwrap();
+            assert_eq!(found, owner.story.noted);
+        }
+        let before = owner.log.status().unwrap();
+        assert!(before.epoch_bytes < before.bytes);
+        owner.log.remove_before(u64::MAX).unwrap();
+        let status = owner.log.status().unwrap();
+        assert_eq!((status.bytes, status.epoch_bytes), (before.epoch_bytes, before.epoch_bytes));
+        assert!(matches!(recovered_from(&disk.after_kill(), 0, began, BOOTS[0]), Err(Error::DataLoss(_))));
+        owner.commit();
+        let (found, _) = recovered_from(&disk.after_kill(), count, position, BOOTS[0]).unwrap();
+        assert_eq!(found, owner.story.noted);
+    }
+}
+
+#[test]
+fn an_idle_log_marks_what_it_has_synced() {
+    for mode in [Mode::Process, Mode::Power] {
+        let (disk, mut owner) = owner(mode);
+        (0..3).for_each(|_| owner.commit());
+        let bytes = |owner: &Owner| owner.log.status().unwrap().bytes;
+        let before = bytes(&owner);
+        owner.clock.advance(INTERVAL);
+        owner.log.tick();
+        assert_eq!(bytes(&owner), before + 48, "a mark");
+        owner.clock.advance(INTERVAL);
+        owner.log.tick();
+        assert_eq!(bytes(&owner), before + 48, "one is enough");
+        // The last change is damaged, and not torn.
+        let mut files = disk.files();
+        let segment = files.get_mut(&Path::new(FOLDER).join("log-0-0.rvlog")).unwrap();
+        segment[before as usize - 20] ^= 1;
+        assert!(matches!(recovered(&CrashDisk::of(&files), &owner.story, BOOTS[1]), Err(Error::DataLoss(_))));
+    }
+}
+
+#[test]
+fn a_start_marks_what_it_has_recovered() {
+    let (disk, mut owner) = owner(Mode::Process);
+    owner.commit();
+    let end = owner.log.status().unwrap().bytes;
+    let disk = disk.after_kill();
+    let (_, found) = recovered(&disk, &owner.story, BOOTS[0]).unwrap();
+    let second = Owner::start(&disk, Mode::Process, found.unwrap().next, owner.story.clone()).unwrap();
+    let mut files = disk.files();
+    files.get_mut(&Path::new(FOLDER).join("log-0-0.rvlog")).unwrap()[end as usize - 50] ^= 1;
+    for boot in BOOTS {
+        assert!(matches!(recovered(&CrashDisk::of(&files), &second.story, boot), Err(Error::DataLoss(_))));
+    }
+}
+
+#[test]
+fn a_server_that_was_replaced_confirms_nothing_after_a_pause_or_a_sync() {
+    for mode in [Mode::Process, Mode::Power] {
+        for way in 0..4 {
+            let (disk, mut owner) = owner(mode);
+            owner.commit();
+            Fence::claim(&disk, Path::new(FOLDER)).unwrap();
+            match way {
+                0 => owner.clock.advance(INTERVAL + Duration::from_millis(1)),
+                // Until a segment is full.
+                1 => (0..10).for_each(|_| owner.note()),
+                2 => {
+                    owner.clock.advance(INTERVAL);
+                    owner.log.tick();
+                }
+                _ => assert!(owner.log.begin_epoch(|_| ()).is_err()),
+            }
+            let before = owner.story.confirmed;
+            owner.commit();
+            assert!(owner.story.has_failed, "{mode:?} {way}");
+            assert_eq!(owner.story.confirmed, before);
+            let failure = owner.log.failure().unwrap();
+            assert!(matches!(&failure, Error::Storage(text) if text.contains("another server")), "{failure}");
+            assert!(owner.log.stop().is_err());
+        }
+    }
+}
+
+#[test]
+fn a_frame_may_be_larger_than_a_segment() {
+    let (disk, mut owner) = owner(Mode::Power);
+    owner.commit();
+    (0..100).for_each(|_| owner.note());
+    owner.commit();
+    owner.commit();
+    assert!(owner.log.status().unwrap().bytes > 5 * SEGMENT);
+    assert_eq!(recovered(&disk.after_kill(), &owner.story, BOOTS[0]).unwrap().0, owner.story.noted);
+}
+
+#[test]
+fn little_free_space_is_told() {
+    let (disk, mut owner) = owner(Mode::Process);
+    for (free, reserve, is_low) in [(2 * SEGMENT, 0, false), (2 * SEGMENT, 1, true), (2 * SEGMENT - 1, 0, true)] {
+        disk.set_free(free);
+        owner.log.set_reserve(reserve);
+        owner.pass_interval();
+        assert_eq!(owner.log.status().unwrap().is_low, is_low, "{free} {reserve}");
+        owner.commit();
+    }
+    assert!(!owner.story.has_failed);
+}
+
+#[test]
+fn a_stopped_log_takes_nothing_more() {
+    let (disk, mut owner) = owner(Mode::Process);
+    owner.commit();
+    owner.stop();
+    assert!(matches!(owner.log.commit(&Notes::default()), Err(Error::Cancelled(_))));
+    owner.log.stop().unwrap();
+    let (count, found) = recovered(&disk.after_kill(), &owner.story, BOOTS[1]).unwrap();
+    assert_eq!((count, found.unwrap().torn_bytes), (1, 0));
+}
+
+/// A log whose disk fails, and its successor.
+#[test]
+fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
+    for fault in [Fault::Error(libc::EIO), Fault::Fills] {
+        let (disk, mut owner) = owner(Mode::Power);
+        let began = owner.log.began();
+        (0..3).for_each(|_| owner.commit());
+        disk.fail(0, fault, true);
+        owner.commit();
+        let story = Story { has_failed: false, noted: 3, ..owner.story.clone() };
+        disk.fail(0, Fault::Short, false);
+        let successor = owner.log.successor().unwrap();
+        drop(owner);
+        let mut second = Owner::start(&disk, Mode::Power, successor, story).unwrap();
+        // Killed before the checkpoint of its start is finished: the older one and its log are whole.
+        let (count, _) = recovered_from(&disk.after_kill(), 0, began, BOOTS[0]).unwrap();
+        assert!((3..=4).contains(&count), "{count}");
+        // With the checkpoint. The older one lacks what came in between, and must not be used with the newer log.
+        second.story.checkpoints.push((3, second.log.began()));
+        (0..3).for_each(|_| second.commit());
+        assert_eq!(recovered(&disk.after_kill(), &second.story, BOOTS[0]).unwrap().0, 6);
+        for boot in BOOTS {
+            assert!(matches!(recovered_from(&disk.after_kill(), 0, began, boot), Err(Error::DataLoss(_))));
+        }
+    }
+}
+
+struct Panics;
+
+impl Source for Panics {
+    fn drain(&self, _: &mut Payload) {
+        panic!("a source may have a bug");
+    }
+}
+
+#[test]
+fn a_source_that_panics_closes_the_log() {
+    let (_, owner) = owner(Mode::Process);
+    let log = &owner.log;
+    std::thread::scope(|scope| assert!(scope.spawn(|| log.commit(&Panics)).join().is_err()));
+    assert!(matches!(log.commit(&Notes::default()), Err(Error::Storage(_))));
+}
+
+#[test]
+fn a_forked_child_does_nothing() {
+    let (disk, mut owner) = owner(Mode::Power);
+    owner.commit();
+    let calls = disk.calls();
+    // SAFETY: the child uses only what a fork leaves whole, and ends without running handlers of this process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let log = &owner.log;
+        let is_quiet = log.commit(&Notes::default()).is_err()
+            && log.stop().is_err()
+            && log.begin_epoch(|_| ()).is_err()
+            && log.status().is_none()
+            && log.failure().is_some();
+        log.tick();
+        drop(owner);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!is_quiet || disk.calls() != calls)) };
+    }
+    let mut status = -1;
+    // SAFETY: the call writes the status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}

@@ -1,0 +1,89 @@
+//! Each call of the disk fails once, in each way.
+
+use crate::crash_disk::{CrashDisk, Fault, LEFT};
+use crate::world::{BOOTS, Owner, Story, live, recovered};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use reverb_core::Error;
+use reverb_store::log::{Mode, Start};
+use std::collections::BTreeMap;
+
+/// A server that was killed, and a second one on its disk that meets the fault. Returns the disk and what happened.
+fn two_lives(mode: Mode, call: u64, fault: Fault, for_ever: bool) -> (CrashDisk, Story) {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let mut first = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
+    live(&mut first);
+    let story = first.story.clone();
+    drop(first);
+    let disk = disk.after_kill();
+    disk.fail(call, fault, for_ever);
+    let next = match recovered(&disk, &story, BOOTS[0]) {
+        Ok((count, next)) => {
+            assert_eq!(count, story.noted);
+            next.unwrap().next
+        }
+        Err(error) => {
+            assert!(matches!(error, Error::Storage(_)), "{error}");
+            return (disk, story);
+        }
+    };
+    // What was recovered is on disk.
+    let story = Story { synced: story.noted, ..story };
+    match Owner::start(&disk, mode, next, story.clone()) {
+        Ok(mut second) => {
+            live(&mut second);
+            second.stop();
+            (disk, second.story)
+        }
+        Err(error) => {
+            assert!(matches!(error, Error::Storage(_)), "{error}");
+            (disk, story)
+        }
+    }
+}
+
+fn check(mode: Mode, fault: Fault, for_ever: bool, must_fail: bool) {
+    let mut call = 0;
+    let mut random = SmallRng::seed_from_u64(call);
+    loop {
+        let (disk, story) = two_lives(mode, call, fault, for_ever);
+        let at = format!("{mode:?} {fault:?} {for_ever} at call {call}: {story:?}");
+        let is_reached = disk.has_failed();
+        assert!(must_fail || (!story.has_failed && story.confirmed == story.noted), "{at}");
+        let (count, _) =
+            recovered(&disk.after_kill(), &story, BOOTS[0]).unwrap_or_else(|error| panic!("{at}: {error}"));
+        assert!((story.confirmed..=story.noted).contains(&count), "{at}: {count}");
+        for left in LEFT {
+            let disk = disk.after_power_loss(left, &mut random);
+            let (count, _) =
+                recovered(&disk, &story, BOOTS[1]).unwrap_or_else(|error| panic!("{at}, {left:?}: {error}"));
+            assert!((story.synced..=story.noted).contains(&count), "{at}, {left:?}: {count}");
+        }
+        if !is_reached {
+            break;
+        }
+        call += 1;
+    }
+    assert!(call > 20, "{call}");
+}
+
+#[test]
+fn no_fault_loses_what_was_confirmed() {
+    for mode in [Mode::Process, Mode::Power] {
+        for error in [libc::EIO, libc::ENOSPC] {
+            check(mode, Fault::Error(error), false, true);
+            check(mode, Fault::Error(error), true, true);
+        }
+        check(mode, Fault::Fills, true, true);
+    }
+}
+
+#[test]
+fn short_and_interrupted_writes_are_continued() {
+    for mode in [Mode::Process, Mode::Power] {
+        check(mode, Fault::Short, false, false);
+        check(mode, Fault::Error(libc::EINTR), false, false);
+    }
+    // For ever: one byte at a time at last.
+    check(Mode::Power, Fault::Short, true, false);
+}

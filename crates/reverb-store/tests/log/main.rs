@@ -1,0 +1,9 @@
+//! Logs: what was confirmed is recovered, whatever the disk does, or damage is named.
+
+mod crash_disk;
+mod damage;
+mod epochs;
+mod faults;
+mod power;
+mod threads;
+mod world;

@@ -1,0 +1,124 @@
+//! Many threads that commit at the same time.
+
+use crate::crash_disk::{CrashDisk, Fault, LEFT};
+use crate::world::{BOOTS, Clock, FOLDER};
+use parking_lot::Mutex;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use reverb_core::Result;
+use reverb_store::disk::{LogDisk, RealDisk};
+use reverb_store::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, Start, boot_id, recover};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const THREADS: u32 = 8;
+
+/// Changes of several threads: the number of the thread, and that of its change.
+#[derive(Default)]
+struct Notes(Mutex<Vec<(u32, u32)>>);
+
+impl Source for Notes {
+    fn drain(&self, payload: &mut Payload) {
+        for (thread, number) in self.0.lock().drain(..) {
+            payload.own().extend([thread.to_le_bytes(), number.to_le_bytes()].concat());
+        }
+    }
+}
+
+/// Commits from all threads until `count` of each are confirmed or the log is closed. Returns how many were confirmed.
+fn commit_all(log: &Log, count: u32, pause: impl Fn(u32) + Sync) -> Vec<u32> {
+    let notes = Notes::default();
+    let (notes, pause) = (&notes, &pause);
+    let commit = move |thread| {
+        for number in 0..count {
+            notes.0.lock().push((thread, number));
+            let result = if number % 5 == 4 { log.commit_written(notes) } else { log.commit(notes) };
+            if result.is_err() {
+                // Those before it that need a sync were confirmed by one that had it.
+                return number;
+            }
+            pause(number);
+        }
+        count
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || commit(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// How many changes of each thread are recovered. Each comes once, in the order of its thread.
+fn recovered(disk: &dyn LogDisk, folder: &Path, from: Position, boot: Option<[u8; 16]>) -> Result<Vec<u32>> {
+    let mut counts = vec![0; THREADS as usize];
+    recover(disk, folder, from, boot, &mut |_, payload| {
+        for change in payload.chunks(8) {
+            let [thread, number] = [0, 4].map(|at| u32::from_le_bytes(change[at..at + 4].try_into().unwrap()));
+            assert_eq!(number, counts[thread as usize]);
+            counts[thread as usize] += 1;
+        }
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+fn temp_dir() -> PathBuf {
+    let path = std::env::temp_dir().join(format!("reverb-log-{:016x}", rand::random::<u64>()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn changes_of_many_threads_are_on_a_real_disk_once() {
+    for mode in [Mode::Process, Mode::Power] {
+        let folder = temp_dir();
+        let disk = Arc::new(RealDisk);
+        let fence = Fence::claim(&*disk, &folder).unwrap();
+        let options = LogOptions { segment_bytes: 1 << 16, ..LogOptions::new(mode, Duration::from_millis(5)) };
+        let log = Log::start(disk.clone(), &folder, Start::fresh(), fence, options).unwrap();
+        let from = log.began();
+        let count = if mode == Mode::Power { 200 } else { 2000 };
+        assert_eq!(commit_all(&log, count, |_| ()), [count; THREADS as usize]);
+        log.stop().unwrap();
+        assert_eq!(recovered(&*disk, &folder, from, boot_id()).unwrap(), [count; THREADS as usize]);
+        assert!(log.status().unwrap().bytes > if mode == Mode::Power { 10_000 } else { 1 << 16 });
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
+    for mode in [Mode::Process, Mode::Power] {
+        for seed in 0..60 {
+            let disk = CrashDisk::of(&BTreeMap::new());
+            let fence = Fence::claim(&disk, Path::new(FOLDER)).unwrap();
+            let options = Clock::default().options(mode);
+            let shared = Arc::new(disk.clone());
+            let log = Log::start_without_thread(shared, Path::new(FOLDER), Start::fresh(), fence, options).unwrap();
+            disk.fail(seed * 7, Fault::Error(libc::EIO), true);
+            let confirmed = commit_all(&log, 40, |number| {
+                if number % 11 == 10 {
+                    log.tick();
+                }
+            });
+            let killed = recovered(&disk.after_kill(), Path::new(FOLDER), log.began(), Some(BOOTS[0])).unwrap();
+            assert!(
+                killed.iter().zip(&confirmed).all(|(there, confirmed)| there >= confirmed),
+                "{killed:?} {confirmed:?}"
+            );
+            if mode == Mode::Process {
+                continue;
+            }
+            let mut random = SmallRng::seed_from_u64(seed);
+            for left in LEFT {
+                let lost = disk.after_power_loss(left, &mut random);
+                let there = recovered(&lost, Path::new(FOLDER), log.began(), Some(BOOTS[1])).unwrap();
+                // The last one may have been confirmed without a sync.
+                let synced =
+                    confirmed.iter().map(|count| if count % 5 == 0 { count.saturating_sub(1) } else { *count });
+                assert!(there.iter().zip(synced).all(|(there, synced)| *there >= synced), "{there:?} {confirmed:?}");
+            }
+        }
+    }
+}
