@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Number of bytes that are read at once.
-const WINDOW_BYTES: usize = 1 << 18;
+const WINDOW_BYTES: usize = 1 << 16;
 
 /// A place in a segment: its name and the offset.
 pub type Place = (SegmentName, u64);

@@ -96,9 +96,12 @@ pub(super) fn read_header(disk: &dyn Disk, path: &Path) -> Result<Option<Segment
     SegmentHeader::decode(&bytes, path)
 }
 
-/// Whether a file has nothing but zeros: a segment that was made ahead.
+/// Whether a segment without a whole header has nothing but zeros behind it: it was made ahead, or a crash has torn the
+/// header of an epoch that had not begun.
 pub(super) fn is_unused(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let mut file = disk.open(path).map_err(|error| storage_error("cannot open", path, &error))?;
+    let header = io::copy(&mut file.by_ref().take(SEGMENT_HEADER_BYTES as u64), &mut io::sink());
+    header.map_err(|error| storage_error("cannot read", path, &error))?;
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer) {

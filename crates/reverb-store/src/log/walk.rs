@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Number of bytes that are read at once.
-const READ_BYTES: usize = 1 << 18;
+const READ_BYTES: usize = 1 << 16;
 /// Number of bytes of a payload for which memory is taken before they were read.
 const TRUSTED_BYTES: u64 = 1 << 20;
 

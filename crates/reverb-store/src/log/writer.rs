@@ -1,6 +1,6 @@
 //! Appends frames to segments. Only the thread whose turn it is uses the writer.
 
-use super::format::{ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, Id, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::format::{ALIGNMENT, FrameHeader, Id, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::payload::Payload;
 use super::segment::Segment;
 use reverb_core::{Error, Result};
@@ -101,4 +101,4 @@ impl Writer {
     }
 }
 
-const _: () = assert!(SEGMENT_HEADER_BYTES as u64 % ALIGNMENT == 0 && FRAME_HEADER_BYTES as u64 % ALIGNMENT == 0);
+const _: () = assert!((SEGMENT_HEADER_BYTES as u64).is_multiple_of(ALIGNMENT));

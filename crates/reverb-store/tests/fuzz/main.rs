@@ -37,4 +37,15 @@ macro_rules! targets {
     };
 }
 
-targets!(chunk, table, records, stored_records, item_of_a_checkpoint, table_of_a_checkpoint, file_of_chunks, sidecar);
+targets!(
+    chunk,
+    table,
+    records,
+    stored_records,
+    item_of_a_checkpoint,
+    table_of_a_checkpoint,
+    file_of_chunks,
+    sidecar,
+    segment,
+    sealed_segment
+);

@@ -7,8 +7,12 @@ use reverb_formats::table::decode_table;
 use reverb_formats::tfrecord::{RecordReader, RecordWriter, put_record};
 use reverb_service::TableHandle;
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions};
-use std::path::PathBuf;
+use reverb_store::disk::RealDisk;
+use reverb_store::log::{self, Fence, Log, LogOptions};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Maximum size of the data of a message in bytes.
 pub const LIMIT: usize = 16 << 20;
@@ -94,6 +98,66 @@ pub fn sidecar(input: &[u8]) -> String {
     let line = [input, format!("\n{{\"xxh3\":\"{hash:032x}\"}}\n").as_bytes()].concat();
     disk.0.insert("reverb.jsonl".into(), line);
     load(&disk)
+}
+
+/// Reads a log whose first segment this is, in front of a valid one.
+pub fn segment(input: &[u8]) -> String {
+    let mut disk = logged_disk().clone();
+    disk.0.insert("log-0-0.rvlog".into(), input.to_vec());
+    let folder = Path::new("");
+    words(log::oldest(&disk, folder).and_then(|found| {
+        let Some(position) = found else { return Ok(()) };
+        log::verify(&disk, folder, position, log::boot_id()).map(drop)
+    }))
+}
+
+/// The same with correct checksums of all headers and payloads that begin where they should.
+pub fn sealed_segment(input: &[u8]) -> String {
+    let mut input = input.to_vec();
+    seal(&mut input, 0..64, 64);
+    for at in (72..input.len()).step_by(8) {
+        if input[at..].starts_with(b"RvFr") && input.len() >= at + 48 {
+            let length = u32::from_le_bytes(input[at + 4..at + 8].try_into().unwrap()) as usize;
+            seal(&mut input, at + 48..at + 48 + length, at + 40);
+            seal(&mut input, at..at + 44, at + 44);
+        }
+    }
+    segment(&input)
+}
+
+/// Writes the checksum of a range to a place, if both are there.
+fn seal(input: &mut [u8], range: Range<usize>, place: usize) {
+    let sum = input.get(range).map(crc32c::crc32c);
+    if let (Some(sum), Some(place)) = (sum, input.get_mut(place..place + 4)) {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// The files of a log with two segments.
+fn logged_disk() -> &'static MemoryDisk {
+    static DISK: OnceLock<MemoryDisk> = OnceLock::new();
+    DISK.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("reverb-fuzz-{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&folder).unwrap();
+        let fence = Fence::claim(&RealDisk, &folder).unwrap();
+        let options = LogOptions { segment_bytes: 600, ..LogOptions::new(log::Mode::Process, Duration::from_secs(9)) };
+        let start = log::Start::fresh();
+        let log = Log::start_without_thread(Arc::new(RealDisk), &folder, start, fence, options).unwrap();
+        (0..8).for_each(|_| log.commit(&Hundred).unwrap());
+        let segments = ["log-0-0.rvlog", "log-0-1.rvlog"];
+        let disk = MemoryDisk(segments.map(|name| (name.into(), std::fs::read(folder.join(name)).unwrap())).into());
+        std::fs::remove_dir_all(folder).unwrap();
+        disk
+    })
+}
+
+/// Has always a hundred bytes to write.
+struct Hundred;
+
+impl log::Source for Hundred {
+    fn drain(&self, payload: &mut log::Payload) {
+        payload.own().extend([7; 100]);
+    }
 }
 
 /// Loads the only checkpoint of a disk.
@@ -194,7 +258,7 @@ fn saved_disk() -> &'static MemoryDisk {
 
 /// Initial inputs, written by the reference.
 pub mod seeds {
-    use super::{file, golden, golden_disk, saved_disk, vectors};
+    use super::{file, golden, golden_disk, logged_disk, saved_disk, vectors};
 
     pub fn chunk() -> Vec<Vec<u8>> {
         vectors(include_str!("../../../../tests/data/chunks.json"), "")
@@ -226,6 +290,14 @@ pub mod seeds {
 
     pub fn file_of_chunks() -> Vec<Vec<u8>> {
         vec![golden_disk().0["chunks.tfrecord"].clone(), file("chunks", &golden("chunk"), 6).1]
+    }
+
+    pub fn segment() -> Vec<Vec<u8>> {
+        logged_disk().0.values().cloned().collect()
+    }
+
+    pub fn sealed_segment() -> Vec<Vec<u8>> {
+        segment()
     }
 
     pub fn sidecar() -> Vec<Vec<u8>> {

@@ -15,8 +15,10 @@ const SECTOR_BYTES: usize = 512;
 /// What a disk does at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The call fails with this error.
+    /// The call fails with this error. A sync that fails leaves what it should have synced unsynced for ever.
     Error(i32),
+    /// The process ends: the call does nothing.
+    Ends,
     /// A write writes one half of its bytes.
     Short,
     /// A write writes one half of its bytes, and all calls after it fail as on a full disk.
@@ -164,6 +166,11 @@ impl CrashDisk {
         self.state().has_failed
     }
 
+    fn has_ended(&self) -> bool {
+        let state = self.state();
+        state.has_failed && matches!(state.fault, Some((_, Fault::Ends, _)))
+    }
+
     /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.state().calls
@@ -219,6 +226,10 @@ impl CrashDisk {
             return Ok(None);
         }
         match fault {
+            Fault::Ends => {
+                state.has_failed = true;
+                Err(io::ErrorKind::Other.into())
+            }
             Fault::Error(libc::EINTR) if !is_write => Ok(None),
             Fault::Error(error) => {
                 state.has_failed = true;
@@ -269,6 +280,9 @@ impl CrashDisk {
 
     fn sync(&self, file: usize) -> io::Result<()> {
         let result = self.call(false);
+        if self.has_ended() {
+            return result.map(drop);
+        }
         let file = &mut self.state().files[file];
         let unsynced = std::mem::take(&mut file.unsynced);
         // A system forgets what it could not write, and reports it once.
@@ -373,6 +387,9 @@ impl Disk for CrashDisk {
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         let result = self.call(false);
+        if self.has_ended() {
+            return result.map(drop);
+        }
         let mut state = self.state();
         let changes = std::mem::take(&mut state.unsynced_names);
         result?;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// A server that ends at a call of its disk.
 fn life(disk: &CrashDisk, mode: Mode, start: Start, story: Story, call: u64) -> Story {
-    disk.fail(call, Fault::Error(libc::EIO), true);
+    disk.fail(call, Fault::Ends, true);
     let before = story.clone();
     match Owner::start(disk, mode, start, story) {
         Ok(mut owner) => {
@@ -22,7 +22,7 @@ fn life(disk: &CrashDisk, mode: Mode, start: Start, story: Story, call: u64) -> 
 
 /// Recovers after a loss of power, after a second one during the recovery.
 fn recover_twice(disk: &CrashDisk, story: &Story, random: &mut SmallRng) -> (CrashDisk, u32, Option<Start>) {
-    disk.fail(random.random_range(0..30), Fault::Error(libc::EIO), true);
+    disk.fail(random.random_range(0..30), Fault::Ends, true);
     // The second loss of power is in another boot than the first, or the process is only killed.
     let first = recovered(disk, story, BOOTS[1]);
     let left = LEFT[random.random_range(0..LEFT.len())];

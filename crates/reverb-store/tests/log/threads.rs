@@ -96,7 +96,7 @@ fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
             let options = Clock::default().options(mode);
             let shared = Arc::new(disk.clone());
             let log = Log::start_without_thread(shared, Path::new(FOLDER), Start::fresh(), fence, options).unwrap();
-            disk.fail(seed * 7, Fault::Error(libc::EIO), true);
+            disk.fail(seed * 7, Fault::Ends, true);
             let confirmed = commit_all(&log, 40, |number| {
                 if number % 11 == 10 {
                     log.tick();
