@@ -1,7 +1,7 @@
 //! A log as its owner uses it: commits, epochs, status, start and stop.
 
 use super::fence::Fence;
-use super::folder::{Position, SegmentName, segments};
+use super::folder::{Position, SegmentName, read_header, segments};
 use super::options::{LogOptions, Mode, Start};
 use super::payload::{Payload, Source};
 use super::progress::Progress;
@@ -56,7 +56,8 @@ impl Log {
     /// Begins an epoch of a log in a folder, with a thread of its own for syncs.
     ///
     /// # Errors
-    /// [`Error::Storage`] if the first segment cannot be made; [`Error::Internal`] if no thread starts.
+    /// [`Error::Storage`] if the first segment cannot be made or was made before; [`Error::Internal`] if no thread
+    /// starts. The log must be recovered again before another start.
     pub fn start(
         disk: Arc<dyn LogDisk>,
         folder: &Path,
@@ -75,7 +76,7 @@ impl Log {
     /// Begins an epoch of a log that has no thread: the caller calls [`Log::tick`].
     ///
     /// # Errors
-    /// [`Error::Storage`] if the first segment cannot be made.
+    /// As [`Log::start`].
     pub fn start_without_thread(
         disk: Arc<dyn LogDisk>,
         folder: &Path,
@@ -86,6 +87,7 @@ impl Log {
         fence.check(&*disk)?;
         let Start { mut position, synced_through } = start;
         let older = older_epochs(&*disk, folder)?;
+        refuse_used(&*disk, folder, start)?;
         // A start that has failed may have left a segment.
         position.epoch = older.last().map_or(0, |(last, _)| last + 1).max(position.epoch);
         let LogOptions { mode, sync_interval, segment_bytes, boot_id, clock } = options;
@@ -316,6 +318,22 @@ impl Drop for Log {
             std::mem::forget(self.thread.get_mut().take());
         }
     }
+}
+
+/// Fails if the frame that is to be the first may be in a segment of an epoch that has begun already.
+fn refuse_used(disk: &dyn LogDisk, folder: &Path, start: Start) -> Result<()> {
+    let Start { position, synced_through } = start;
+    let goes_on = synced_through + 1 == position.lsn;
+    for name in segments(disk, folder)?.into_iter().filter(|name| goes_on && name.epoch >= position.epoch) {
+        let path = name.path(folder);
+        if read_header(disk, &path)?.is_some() {
+            return Err(Error::Storage(format!(
+                "{} was begun already: recover the log again, or set it aside, before another start",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Number of bytes of each epoch in a folder.

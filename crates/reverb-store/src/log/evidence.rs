@@ -29,7 +29,7 @@ pub struct Evidence {
 /// Reads the first of the segments from `offset` on, and the others whole. `lsn` is that of the frame that is not there.
 ///
 /// # Errors
-/// [`Error::Storage`] if a file cannot be read; [`Error::DataLoss`] if one belongs to another log.
+/// [`Error::Storage`] if a file cannot be read; [`Error::DataLoss`] if one belongs to another log or place.
 pub fn behind(
     disk: &dyn Disk,
     folder: &Path,
@@ -47,7 +47,8 @@ pub fn behind(
         let search = |at, bytes: &[u8]| {
             if at == 0 && index > 0 && bytes.len() >= SEGMENT_HEADER_BYTES {
                 let header = SegmentHeader::decode(bytes, &path)?;
-                is_foreign |= header.is_some_and(|header| header.log_id != log_id);
+                // Frames that were read have no second place.
+                is_foreign |= header.is_some_and(|header| header.log_id != log_id || header.first_lsn < lsn);
                 // The first segment of an epoch is made before the frames that end the epoch before it.
                 if let Some(header) = header.filter(|header| header.number > 0 && header.first_lsn > lsn) {
                     evidence.later.get_or_insert((header.first_lsn, (name, 0)));
@@ -66,7 +67,10 @@ pub fn behind(
         let last = search_file(&mut file, &path, begin, search)?;
         if is_foreign {
             let id = u128::from_be_bytes(log_id);
-            return Err(Error::DataLoss(format!("{} is not a segment of log {id:032x}", path.display())));
+            let path = path.display();
+            return Err(Error::DataLoss(format!(
+                "{path} is not the segment of log {id:032x} that follows frame {lsn}"
+            )));
         }
         evidence.torn_bytes += last.saturating_sub(begin);
     }

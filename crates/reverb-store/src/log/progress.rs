@@ -74,7 +74,8 @@ impl Progress {
             is_low: false,
             failure: None,
             is_stopped: false,
-            is_wanted: false,
+            // The thread makes the second segment.
+            is_wanted: true,
         }
     }
 

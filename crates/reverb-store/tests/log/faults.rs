@@ -81,6 +81,38 @@ fn no_fault_loses_what_was_confirmed() {
 }
 
 #[test]
+fn a_start_that_has_failed_is_tried_again_after_another_recovery_only() {
+    let (mut call, mut refusals) = (0, 0);
+    loop {
+        let disk = CrashDisk::of(&BTreeMap::new());
+        let mut first = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+        first.commit();
+        let story = first.story.clone();
+        drop(first);
+        let next = recovered(&disk, &story, BOOTS[0]).unwrap().1.unwrap().next;
+        disk.fail(call, Fault::Error(libc::EIO), true);
+        let is_started = Owner::start(&disk, Mode::Process, next, story.clone()).is_ok();
+        let disk = disk.after_kill();
+        if is_started {
+            break;
+        }
+        let mut second = match Owner::start(&disk, Mode::Process, next, story.clone()) {
+            Ok(second) => second,
+            Err(error) => {
+                assert!(matches!(&error, Error::Storage(text) if text.contains("recover the log again")), "{error}");
+                refusals += 1;
+                let next = recovered(&disk, &story, BOOTS[0]).unwrap().1.unwrap().next;
+                Owner::start(&disk, Mode::Process, next, story).unwrap()
+            }
+        };
+        second.commit();
+        assert_eq!(recovered(&disk.after_kill(), &second.story, BOOTS[0]).unwrap().0, 2, "call {call}");
+        call += 1;
+    }
+    assert!(refusals > 1 && call > refusals, "{refusals} of {call}");
+}
+
+#[test]
 fn short_and_interrupted_writes_are_continued() {
     for mode in [Mode::Process, Mode::Power] {
         check(mode, Fault::Short, false, false);
