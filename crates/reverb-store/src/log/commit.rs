@@ -67,7 +67,7 @@ impl Log {
     ) -> Result<Self> {
         let log = Self::start_without_thread(disk, folder, start, fence, options)?;
         let shared = log.shared.clone();
-        let thread = std::thread::Builder::new().name("reverb-log".into()).spawn(move || upkeep::run(&shared));
+        let thread = std::thread::Builder::new().name("reverb-sync".into()).spawn(move || upkeep::run(&shared));
         let thread = thread.map_err(|error| Error::Internal(format!("cannot start a thread: {error}")))?;
         *log.thread.lock() = Some(thread);
         Ok(log)

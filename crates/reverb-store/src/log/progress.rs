@@ -44,8 +44,10 @@ pub struct Progress {
     pub is_low: bool,
     pub failure: Option<Error>,
     pub is_stopped: bool,
-    /// Whether the log's own thread has something to do before its pause ends.
+    /// Whether the log's own thread has something to do before its pause ends, and whether it only naps, until a mark may
+    /// be due.
     pub is_wanted: bool,
+    pub naps: bool,
 }
 
 impl Progress {
@@ -76,6 +78,7 @@ impl Progress {
             is_stopped: false,
             // The thread makes the second segment.
             is_wanted: true,
+            naps: false,
         }
     }
 

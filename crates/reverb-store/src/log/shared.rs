@@ -170,7 +170,7 @@ impl Shared {
                 let current = progress.segment.clone();
                 progress.sealed.extend(segments.into_iter().filter(|segment| !Arc::ptr_eq(segment, &current)));
                 // The thread writes a mark.
-                let lacks_mark = self.mode == Mode::Power && progress.lacks_mark();
+                let lacks_mark = self.mode == Mode::Power && !progress.naps && progress.lacks_mark();
                 progress.is_wanted |= lacks_mark || !progress.sealed.is_empty();
                 Ok(())
             }

@@ -96,9 +96,10 @@ pub fn run(shared: &Shared) {
     loop {
         let mut progress = shared.progress.lock();
         if !progress.is_wanted && !progress.is_stopped && progress.failure.is_none() {
-            let marks_soon = shared.mode == Mode::Power && progress.lacks_mark();
-            let pause = if marks_soon { MARK_PAUSE.min(shared.sync_interval) } else { shared.sync_interval };
+            progress.naps = shared.mode == Mode::Power && progress.lacks_mark();
+            let pause = if progress.naps { MARK_PAUSE.min(shared.sync_interval) } else { shared.sync_interval };
             shared.wake.wait_for(&mut progress, pause);
+            progress.naps = false;
         }
         if progress.is_stopped || progress.failure.is_some() {
             return;

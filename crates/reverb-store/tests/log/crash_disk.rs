@@ -19,6 +19,8 @@ pub enum Fault {
     Error(i32),
     /// The process ends: the call does nothing.
     Ends,
+    /// A write does all it should, and fails.
+    Lies,
     /// A write writes one half of its bytes.
     Short,
     /// A write writes one half of its bytes, and all calls after it fail as on a full disk.
@@ -60,6 +62,15 @@ struct Content {
     unsynced: Vec<Change>,
 }
 
+/// What happens while a file is synced.
+struct Meanwhile(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     files: Vec<Content>,
@@ -70,6 +81,7 @@ struct State {
     fault: Option<(u64, Fault, bool)>,
     has_failed: bool,
     free: u64,
+    meanwhile: Option<Meanwhile>,
 }
 
 /// All paths are those of files in one folder.
@@ -176,6 +188,11 @@ impl CrashDisk {
         self.state().calls
     }
 
+    /// Calls `meanwhile` during the next sync of a file. What it writes is not synced.
+    pub fn during_sync(&self, meanwhile: impl FnOnce() + Send + 'static) {
+        self.state().meanwhile = Some(Meanwhile(Box::new(meanwhile)));
+    }
+
     pub fn set_free(&self, bytes: u64) {
         self.state().free = bytes;
     }
@@ -236,7 +253,7 @@ impl CrashDisk {
                 Err(io::Error::from_raw_os_error(error))
             }
             Fault::Fills if call > at && state.has_failed => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
-            _ if is_write && (fault == Fault::Short || call == at) => {
+            _ if is_write && (fault != Fault::Fills || call == at) => {
                 state.has_failed = true;
                 Ok(Some(fault))
             }
@@ -272,10 +289,11 @@ impl CrashDisk {
     }
 
     fn write(&self, file: usize, offset: usize, bytes: &[u8]) -> io::Result<usize> {
-        let half = self.call(true)?.is_some();
-        let bytes = if half { &bytes[..bytes.len().div_ceil(2)] } else { bytes };
+        let fault = self.call(true)?;
+        let is_short = matches!(fault, Some(Fault::Short | Fault::Fills));
+        let bytes = if is_short { &bytes[..bytes.len().div_ceil(2)] } else { bytes };
         self.change(file, Change::Write(offset, bytes.to_vec()));
-        Ok(bytes.len())
+        if fault == Some(Fault::Lies) { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(bytes.len()) }
     }
 
     fn sync(&self, file: usize) -> io::Result<()> {
@@ -283,8 +301,12 @@ impl CrashDisk {
         if self.has_ended() {
             return result.map(drop);
         }
+        let unsynced = std::mem::take(&mut self.state().files[file].unsynced);
+        let meanwhile = self.state().meanwhile.take();
+        if let Some(Meanwhile(meanwhile)) = meanwhile {
+            meanwhile();
+        }
         let file = &mut self.state().files[file];
-        let unsynced = std::mem::take(&mut file.unsynced);
         // A system forgets what it could not write, and reports it once.
         result?;
         unsynced.iter().for_each(|change| apply(&mut file.synced, change));

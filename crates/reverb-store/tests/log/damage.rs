@@ -1,7 +1,9 @@
 //! Damaged logs: each bit, each length, and files that are missing or others.
 
-use crate::crash_disk::CrashDisk;
+use crate::crash_disk::{CrashDisk, Fault, LEFT, Left};
 use crate::world::{BOOTS, FOLDER, INTERVAL, Owner, Story, change, live, recovered, recovered_from};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 use reverb_core::Error;
 use reverb_store::log::{Mode, Position, Start, oldest, set_aside, verify};
 use std::collections::BTreeMap;
@@ -192,13 +194,54 @@ fn segments_of_another_place_or_log_are_refused() {
         swapped.insert(path.clone(), files[&segments[(index + 1) % 3]].clone());
         assert!(refusal(&swapped, position).contains(".rvlog"));
     }
-    // Behind a torn tail, another log is not cut off, either.
-    let mut mixed = files.clone();
-    let last = &segments[segments.len() - 2];
-    mixed.get_mut(&segments[0]).unwrap().truncate(200);
-    segments[1..].iter().for_each(|path| drop(mixed.remove(path)));
-    mixed.insert(Path::new(FOLDER).join("log-0-1.rvlog"), others[last].clone());
-    refusal(&mixed, position);
+    // Also one that would fit: the first of the second epoch behind the last of the first.
+    let mut renamed = files.clone();
+    let first = renamed.remove(&Path::new(FOLDER).join("log-1-0.rvlog")).unwrap();
+    segments[3..].iter().for_each(|path| drop(renamed.remove(path)));
+    renamed.insert(Path::new(FOLDER).join("log-0-2.rvlog"), first);
+    assert!(refusal(&renamed, position).contains("log-0-2.rvlog is not this segment"));
+}
+
+/// A log of which nothing was synced.
+fn unsynced() -> (Files, Story, Position) {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+    (0..25).for_each(|_| owner.commit());
+    (disk.files(), owner.story.clone(), owner.log.began())
+}
+
+#[test]
+fn what_is_not_of_this_place_is_not_cut_off_as_a_torn_tail() {
+    let (files, story, position) = unsynced();
+    let segments = segments_of(&files);
+    assert!(segments.len() > 2);
+    let torn = |third: Vec<u8>| {
+        let mut files = files.clone();
+        files.get_mut(&segments[0]).unwrap().truncate(200);
+        files.insert(segments[2].clone(), third);
+        files
+    };
+    let cut = recovered(&CrashDisk::of(&torn(files[&segments[2]].clone())), &story, BOOTS[1]).unwrap();
+    assert!(cut.0 < 5 && cut.1.unwrap().torn_bytes > 1000);
+    // Another log, and a segment that was read already.
+    for third in [unsynced().0[&segments[2]].clone(), files[&segments[0]].clone()] {
+        let disk = CrashDisk::of(&torn(third));
+        assert!(matches!(recovered_from(&disk, 0, position, BOOTS[1]), Err(Error::DataLoss(_))));
+    }
+}
+
+#[test]
+fn a_frame_that_is_missing_between_others_is_noticed() {
+    let (files, story, _) = unsynced();
+    let path = Path::new(FOLDER).join("log-0-0.rvlog");
+    let content = &files[&path];
+    let starts = (0..content.len()).filter(|at| content[*at..].starts_with(b"RvFr")).collect::<Vec<_>>();
+    for frame in starts.windows(2).skip(1) {
+        let mut files = files.clone();
+        files.get_mut(&path).unwrap().drain(frame[0]..frame[1]);
+        let result = recovered(&CrashDisk::of(&files), &story, BOOTS[1]);
+        assert!(matches!(&result, Err(Error::DataLoss(text)) if text.contains("log-0-0.rvlog")), "{result:?}");
+    }
 }
 
 #[test]
@@ -213,6 +256,25 @@ fn a_log_is_verified_without_a_change() {
     assert_eq!((verified.frames, verified.bytes, verified.torn_bytes), (found.frames, found.bytes, 0));
     assert_eq!(verified.next, found.next);
     assert!(disk.files().len() < files.len(), "the segment that was made ahead is removed");
+}
+
+#[test]
+fn a_log_that_is_set_aside_in_part_is_refused() {
+    let (files, story, position) = whole();
+    let mut random = SmallRng::seed_from_u64(0);
+    for call in 0..20 {
+        let whole = CrashDisk::of(&files);
+        whole.fail(call, Fault::Ends, true);
+        let is_done = set_aside(&whole, Path::new(FOLDER)).is_ok();
+        for left in LEFT.into_iter().chain([Left::Any; 8]) {
+            let disk = whole.after_power_loss(left, &mut random);
+            match recovered_from(&disk, 0, position, BOOTS[1]) {
+                Ok((count, _)) => assert_eq!((count, is_done), (story.noted, false)),
+                Err(error) => assert!(matches!(error, Error::DataLoss(_)), "{error}"),
+            }
+        }
+        assert!(call < 19 || is_done);
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Epochs, marks, fences, and the end of logs.
 
-use crate::crash_disk::{CrashDisk, Fault};
+use crate::crash_disk::{CrashDisk, Fault, Left};
 use crate::world::{BOOTS, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, live, recovered, recovered_from};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 use reverb_core::Error;
 use reverb_store::log::{Fence, Mode, Payload, Source, Start};
 use std::collections::BTreeMap;
@@ -139,7 +141,7 @@ fn a_stopped_log_takes_nothing_more() {
 /// A log whose disk fails, and its successor.
 #[test]
 fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
-    for fault in [Fault::Error(libc::EIO), Fault::Fills] {
+    for fault in [Fault::Error(libc::EIO), Fault::Fills, Fault::Lies] {
         let (disk, mut owner) = owner(Mode::Power);
         let began = owner.log.began();
         (0..3).for_each(|_| owner.commit());
@@ -169,6 +171,67 @@ impl Source for Panics {
     fn drain(&self, _: &mut Payload) {
         panic!("a source may have a bug");
     }
+}
+
+#[test]
+fn what_is_written_during_a_sync_is_not_called_synced() {
+    let (disk, mut owner) = owner(Mode::Process);
+    owner.commit();
+    // Makes the next segment.
+    owner.log.tick();
+    owner.clock.advance(INTERVAL);
+    std::thread::scope(|scope| {
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (written, is_written) = std::sync::mpsc::channel();
+        disk.during_sync(move || {
+            begun.send(()).unwrap();
+            is_written.recv().unwrap();
+        });
+        let log = &owner.log;
+        let syncing = scope.spawn(|| log.tick());
+        begins.recv().unwrap();
+        let notes = Notes::default();
+        notes.0.lock().push(1);
+        log.commit(&notes).unwrap();
+        written.send(()).unwrap();
+        syncing.join().unwrap();
+    });
+    owner.clock.advance(Duration::from_millis(1));
+    assert!(owner.log.status().unwrap().sync_age > Duration::ZERO);
+    let mut random = SmallRng::seed_from_u64(0);
+    let lost = disk.after_power_loss(Left::Nothing, &mut random);
+    assert_eq!(recovered(&lost, &owner.story, BOOTS[1]).unwrap().0, 1);
+}
+
+#[test]
+fn a_change_that_comes_during_a_sync_is_confirmed_by_the_next() {
+    let (disk, owner) = owner(Mode::Power);
+    let log = &owner.log;
+    let commit = |number| {
+        let notes = Notes::default();
+        notes.0.lock().push(number);
+        log.commit(&notes).unwrap();
+        let lost = disk.after_power_loss(Left::Nothing, &mut SmallRng::seed_from_u64(0));
+        assert!(recovered(&lost, &owner.story, BOOTS[1]).unwrap().0 > number);
+    };
+    std::thread::scope(|scope| {
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (written, is_written) = std::sync::mpsc::channel();
+        disk.during_sync(move || {
+            begun.send(()).unwrap();
+            is_written.recv().unwrap();
+        });
+        let first = scope.spawn(|| commit(0));
+        begins.recv().unwrap();
+        let before = log.status().unwrap().bytes;
+        let second = scope.spawn(|| commit(1));
+        while log.status().unwrap().bytes == before {
+            std::thread::yield_now();
+        }
+        written.send(()).unwrap();
+        first.join().unwrap();
+        second.join().unwrap();
+    });
 }
 
 #[test]

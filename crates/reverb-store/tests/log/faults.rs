@@ -77,6 +77,7 @@ fn no_fault_loses_what_was_confirmed() {
             check(mode, Fault::Error(error), true, true);
         }
         check(mode, Fault::Fills, true, true);
+        check(mode, Fault::Lies, false, true);
     }
 }
 

@@ -45,6 +45,10 @@ fn a_loss_of_power_at_any_call_loses_nothing_that_was_synced() {
             for left in LEFT.into_iter().chain([Left::Any; 8]) {
                 let at = format!("{mode:?}, call {call}, {left:?}: {story:?}");
                 let disk = whole.after_power_loss(left, &mut random);
+                // The log also goes on from the checkpoint before.
+                let older = Story { checkpoints: Vec::new(), ..story.clone() };
+                let (count, _) = recovered(&disk.after_kill(), &older, BOOTS[1]).unwrap();
+                assert!((story.synced..=story.noted).contains(&count), "{at}: {count}, from the beginning");
                 let (disk, count, next) = recover_twice(&disk, &story, &mut random);
                 assert!((story.synced..=story.noted).contains(&count), "{at}: {count}");
                 // A second server goes on behind what was recovered.
