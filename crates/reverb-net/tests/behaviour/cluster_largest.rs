@@ -136,7 +136,7 @@ async fn a_client_hears_of_it_with_all_that_shards_answer() {
 async fn a_shard_without_priorities_does_not_add_a_1_to_those_of_others() {
     let shards = start();
     let key = shards[0].fill(&[1]).await[0];
-    shards[0].table.reset();
+    shards[0].table.reset().unwrap();
     let client = Client::new(&addresses(&shards[0].server)[0]);
     client.insert(one(vec![0.25].into()), soon()).await.unwrap();
     assert_eq!(shards[0].priority(key), None);

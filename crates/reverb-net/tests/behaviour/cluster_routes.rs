@@ -1,6 +1,6 @@
 //! Updates, deletes and reads by key at a cluster: which shard gets which keys, also while one is missing.
 
-use crate::common::test_shard::{TestShard, client_of, cluster, options, slots};
+use crate::common::test_shard::{TestShard, client_of, cluster, options};
 use crate::common::wire::{self, Inserts};
 use crate::common::{Receive, SOON, draw, eventually, int64s, rows};
 use reverb_core::Error;

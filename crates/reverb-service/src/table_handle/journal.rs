@@ -87,14 +87,14 @@ impl TableHandle {
 /// [`snapshot_all`](super::snapshot_all) does.
 pub fn begin_effects(tables: &[TableHandle], ledgers: &Ledgers) -> EffectsBegin {
     let mut states: Vec<_> = tables.iter().map(TableHandle::lock_state).collect();
-    let begin = |state: &mut MutexGuard<'_, TableState>| {
+    let begin = |(table, state): (&TableHandle, &mut MutexGuard<'_, TableState>)| {
         let mut before = Vec::new();
         state.table.drain_effects(&mut before);
         let (mut snapshot, first) = state.table.snapshot_for_effects();
-        snapshot.tally = state.tally();
+        snapshot.tally = state.tally(table.shard_id());
         TableBegin { before, snapshot, first }
     };
-    let tables = states.iter_mut().map(begin).collect();
+    let tables = tables.iter().zip(&mut states).map(begin).collect();
     // An item and its number are entered under one lock. A ledger that had the number of an item which is lost would keep
     // the writer from sending it again.
     EffectsBegin { tables, ledgers: ledgers.states() }

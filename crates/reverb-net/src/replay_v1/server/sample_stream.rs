@@ -458,10 +458,10 @@ impl SampleStreamTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::{Recorder, chunk_of, here, items, queue};
+    use crate::tables::{Recorder, Told, chunk_of, here, items, queue};
     use reverb_core::{Codec, DType, Layout, NewItem, Trajectory};
+    use reverb_service::Transport;
     use reverb_service::decoding::{ITEMS_AT_ONCE, turn};
-    use reverb_service::{Change, Transport};
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
     /// The connection may end before the task has seen the receipt that arrived just before.
@@ -519,7 +519,7 @@ mod tests {
             while table.with_table(|table| table.len()) < 2 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(changes.take(), [Change::GivenBack(2), Change::GivenBack(1)]);
+            assert_eq!(changes.take(), [Told::Back(2), Told::Back(1)]);
         }
     }
 
