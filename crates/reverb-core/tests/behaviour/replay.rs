@@ -183,7 +183,7 @@ proptest! {
         }
         if let Ok(mut table) = replay.finish() {
             let mut removed = Vec::new();
-            while table.sample(0).is_some() && table.len() > 0 {
+            while table.sample(0).is_some() && !table.is_empty() {
                 let key = table.keys().next().unwrap();
                 table.mutate(&[(key, 1.0)], &[key], &mut removed).unwrap();
             }

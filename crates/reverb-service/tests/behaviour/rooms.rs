@@ -29,7 +29,7 @@ fn table(rate_limiter: RateLimiterConfig) -> TableHandle {
 
 fn table_of(rate_limiter: RateLimiterConfig, size: u64) -> Table {
     let mut table = Table::new(TableConfig { rate_limiter, ..config("replay") }).unwrap();
-    items(0..size).into_iter().for_each(|item| drop(table.insert(item, 1, &mut Vec::new())));
+    items(0..size).into_iter().for_each(|item| table.insert(item, 1, &mut Vec::new()));
     table
 }
 
