@@ -128,9 +128,10 @@ class AdderBase:
     def note_priorities(self, priorities: ArrayLike) -> None:
         """Takes priorities into account for `priority="max"`, beside those that the table has seen.
 
-        A server of this package sees all priorities itself, and clients of a cluster hear of those at its other shards.
+        A server of this package sees all priorities itself, and the client of a cluster hears of those at all shards.
         A server of dm-reverb tells none, so that "max" is the largest of 1, the priorities that this process has set
-        there, and those noted here. A learner in another process may publish its largest priority beside its parameters.
+        there, and those noted here. A learner in another process may publish its largest priority beside its
+        parameters.
 
         Args:
           priorities: Priorities, one number or an array of any shape.

@@ -62,9 +62,9 @@ class Client(client.Client):
     """A client of a cluster, which `reverb.cluster.connect` makes. Its calls are those of `reverb.Client`.
 
     Draws are those of one table with the items of all shards: so are `probability` and `table_size`. `insert` and
-    `insert_batch` go whole to one shard. Priority "max" is the largest that any shard has seen, as far as this client has
-    heard from their answers. Updates, deletes and reads by keys go to the shards that own the keys.
-    `server_info` adds up; `reset`, `configure_table` and `checkpoint` go to all shards, and fail by name if one is
+    `insert_batch` go whole to one shard. Priority "max" is the largest that any shard has seen, as far as this client
+    has heard from their answers. Updates, deletes and reads by keys go to the shards that own the keys. `server_info`
+    adds up; `reset`, `configure_table` and `checkpoint` go to all shards, and fail by name if one is
     missing. `checkpoint` returns one path a line, in the order of the addresses.
 
     Args:
