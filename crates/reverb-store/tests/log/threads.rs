@@ -10,7 +10,8 @@ use reverb_store::disk::{LogDisk, RealDisk};
 use reverb_store::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, Start, boot_id, recover};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 const THREADS: u32 = 8;
@@ -121,4 +122,40 @@ fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
             }
         }
     }
+}
+
+/// Lets another thread commit after the first drain, before that returns.
+struct Slow<'a> {
+    notes: Notes,
+    drained: &'a Barrier,
+    is_first: AtomicBool,
+}
+
+impl Source for Slow<'_> {
+    fn drain(&self, payload: &mut Payload) {
+        self.notes.drain(payload);
+        if self.is_first.swap(false, Relaxed) {
+            self.drained.wait();
+            // Most likely the other thread waits in its commit then. If it comes later, that is no error, either.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[test]
+fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let fence = Fence::claim(&disk, Path::new(FOLDER)).unwrap();
+    let (shared, options) = (Arc::new(disk), Clock::default().options(Mode::Process));
+    let log = Log::start_without_thread(shared, Path::new(FOLDER), Start::fresh(), fence, options).unwrap();
+    let drained = Barrier::new(2);
+    let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };
+    source.notes.0.lock().push((0, 0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| log.commit(&source).unwrap());
+        drained.wait();
+        source.notes.0.lock().push((1, 0));
+        log.commit(&source).unwrap();
+        assert!(source.notes.0.lock().is_empty(), "it was confirmed, so it was drained");
+    });
 }
