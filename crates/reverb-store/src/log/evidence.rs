@@ -1,7 +1,9 @@
 //! Looks behind the last whole frame of a log for what says whether frames are missing.
 
 use super::folder::SegmentName;
-use super::format::{ALIGNMENT, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, Id, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::format::{
+    ALIGNMENT, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, Id, SEGMENT_HEADER_BYTES, SegmentHeader, is_zero,
+};
 use crate::disk::{Disk, storage_error};
 use reverb_core::{Error, Result};
 use std::io::{self, Read};
@@ -91,14 +93,15 @@ fn search_file(
     loop {
         let room = (WINDOW_BYTES - window.len()) as u64;
         let read = file.by_ref().take(room).read_to_end(&mut window).map_err(failed)?;
-        if let Some(byte) = window.iter().rposition(|&byte| byte != 0) {
-            last = last.max(at + byte as u64 + 1);
-        }
         // A header may reach into the next window.
         let is_end = (read as u64) < room;
         let searched = if is_end { window.len() } else { window.len() - SEGMENT_HEADER_BYTES };
         let searched = searched.next_multiple_of(ALIGNMENT as usize).min(window.len());
-        for place in (0..searched).step_by(ALIGNMENT as usize) {
+        let is_empty = is_zero(&window);
+        if let Some(byte) = (!is_empty).then(|| window.iter().rposition(|&byte| byte != 0)).flatten() {
+            last = last.max(at + byte as u64 + 1);
+        }
+        for place in (0..searched).step_by(ALIGNMENT as usize).take_while(|_| !is_empty) {
             let bytes = &window[place..];
             if (at == 0 && place == 0) || (bytes.len() >= FRAME_HEADER_BYTES && bytes.starts_with(&FRAME_MAGIC)) {
                 search(at + place as u64, bytes)?;

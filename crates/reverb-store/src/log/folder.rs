@@ -1,6 +1,6 @@
 //! The segments in the folder of checkpoints: their names and their order, and how damaged ones are set aside.
 
-use super::format::{Id, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::format::{Id, SEGMENT_HEADER_BYTES, SegmentHeader, is_zero};
 use crate::disk::{Disk, storage_error};
 use reverb_core::{Error, Result};
 use std::fmt::{self, Display};
@@ -106,7 +106,7 @@ pub(super) fn is_unused(disk: &dyn Disk, path: &Path) -> Result<bool> {
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(true),
-            Ok(size) if buffer[..size].iter().any(|&byte| byte != 0) => return Ok(false),
+            Ok(size) if !is_zero(&buffer[..size]) => return Ok(false),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(storage_error("cannot read", path, &error)),

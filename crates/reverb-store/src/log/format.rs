@@ -144,6 +144,12 @@ impl FrameHeader {
     }
 }
 
+/// Whether all bytes are zeros. Most of what lies behind the last frame is.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 1 << 12] = [0; 1 << 12];
+    bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("the caller has checked the length")
 }

@@ -107,35 +107,36 @@ fn read_frames(disk: &dyn Disk, path: &Path, log_id: Id, walk: &mut Walk, replay
     let mut file = BufReader::with_capacity(READ_BYTES, file);
     let failed = |error| storage_error("cannot read", path, &error);
     skip(&mut file, SEGMENT_HEADER_BYTES as u64).map_err(failed)?;
+    let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
     loop {
         let offset = walk.end.1;
-        let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
+        header.clear();
         file.by_ref().take(FRAME_HEADER_BYTES as u64).read_to_end(&mut header).map_err(failed)?;
-        let Some(header) = FrameHeader::decode(&header) else { return Ok(()) };
-        if header.log_id != log_id || header.lsn != walk.next_lsn {
+        let Some(frame) = FrameHeader::decode(&header) else { return Ok(()) };
+        if frame.log_id != log_id || frame.lsn != walk.next_lsn {
             return Err(Error::DataLoss(format!(
                 "{}: expected frame {} at offset {offset}, found frame {} of log {:032x}",
                 path.display(),
                 walk.next_lsn,
-                header.lsn,
-                u128::from_be_bytes(header.log_id)
+                frame.lsn,
+                u128::from_be_bytes(frame.log_id)
             )));
         }
-        let length = u64::from(header.length);
-        if header.frame_bytes() > size.saturating_sub(offset) {
+        let length = u64::from(frame.length);
+        if frame.frame_bytes() > size.saturating_sub(offset) {
             return Ok(());
         }
         let mut payload = Vec::with_capacity(length.min(TRUSTED_BYTES) as usize);
         file.by_ref().take(length).read_to_end(&mut payload).map_err(failed)?;
-        if payload.len() as u64 != length || crc32c::crc32c(&payload) != header.payload_sum {
+        if payload.len() as u64 != length || crc32c::crc32c(&payload) != frame.payload_sum {
             return Ok(());
         }
         if length > 0 {
-            replay(header.lsn, payload.into())?;
+            replay(frame.lsn, payload.into())?;
             walk.frames += 1;
         }
-        let end = (offset + header.frame_bytes()).next_multiple_of(ALIGNMENT);
-        skip(&mut file, end - offset - header.frame_bytes()).map_err(failed)?;
+        let end = (offset + frame.frame_bytes()).next_multiple_of(ALIGNMENT);
+        skip(&mut file, end - offset - frame.frame_bytes()).map_err(failed)?;
         walk.next_lsn = walk.next_lsn.saturating_add(1);
         walk.bytes += end - offset;
         walk.end.1 = end;
