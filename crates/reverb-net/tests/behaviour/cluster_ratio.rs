@@ -95,7 +95,8 @@ async fn one_thread_that_fills_and_then_draws_is_told_what_it_waits_for() {
         "{text}"
     );
     let (inserts, _) = totals(&tables);
-    assert!((40 - SHARDS as u64..=40).contains(&inserts), "{inserts}");
+    // The room of one publication, the window at most, may be in excess.
+    assert!((40 - SHARDS as u64..=40 + 60).contains(&inserts), "{inserts}");
     // It may go on by draws, until these wait.
     let text = loop {
         match client.receive(&draw("table", 10), briefly()).await {
@@ -107,8 +108,8 @@ async fn one_thread_that_fills_and_then_draws_is_told_what_it_waits_for() {
     assert!(text.starts_with("sample of table `table` waits: "), "{text}");
     assert!(text.contains(" until 10 samples may go; all shards together: "), "{text}");
     let (_, samples) = totals(&tables);
-    assert!(inserts as f64 - samples as f64 >= -20.0, "{inserts} inserts, {samples} samples");
-    assert!(samples > inserts + 10);
+    let diff = inserts as f64 - samples as f64;
+    assert!((-20.0 - 60.0..-10.0).contains(&diff), "{inserts} inserts, {samples} samples");
     client.insert(rows("table", &[1]), soon()).await.unwrap();
 }
 

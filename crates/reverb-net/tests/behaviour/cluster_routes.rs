@@ -1,5 +1,6 @@
 //! Updates, deletes and reads by key at a cluster: which shard gets which keys, also while one is missing.
 
+use crate::common::faucet::Faucet;
 use crate::common::test_shard::{TestShard, client_of, cluster, options};
 use crate::common::wire::{self, Inserts};
 use crate::common::{Receive, SOON, draw, eventually, int64s, rows};
@@ -9,7 +10,7 @@ use reverb_net::server::End;
 use reverb_net::transport::cluster::OnShardLoss::{Continue, Raise, Wait};
 use reverb_net::transport::cluster::{ClusterOptions, OnShardLoss};
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A time that passes in a test, and that is long for a shard that serves.
@@ -267,7 +268,8 @@ async fn a_call_waits_for_missing_shards_until_its_deadline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn a_shard_that_does_not_answer_in_time_is_missing() {
     let (shards, keys) = three().await;
-    let ports = || shards.iter().map(|shard| shard.server.port());
+    let faucet = Faucet::before(shards[1].server.port()).await;
+    let ports = || [shards[0].server.port(), faucet.port, shards[2].server.port()];
     let of = |on_shard_loss: OnShardLoss| {
         client_of(ports(), ClusterOptions { shard_timeout: SHORT, ..options(on_shard_loss) })
     };
@@ -275,24 +277,15 @@ async fn a_shard_that_does_not_answer_in_time_is_missing() {
     for client in &clients {
         client.call(Info, soon()).await.unwrap();
     }
-    let (locked, is_locked) = mpsc::channel();
-    let (release, is_released) = mpsc::channel::<()>();
-    let table = shards[1].table.clone();
-    let holder = std::thread::spawn(move || {
-        table.with_table(|_| {
-            locked.send(()).unwrap();
-            let _released = is_released.recv();
-        });
-    });
-    is_locked.recv().unwrap();
+    faucet.close();
     let all = keys.concat();
     assert_eq!(mutate(&clients[0], &all, 3.0).await.unwrap(), Some(8));
     assert_eq!(clients[0].keys_passed_over(), 4);
     let error = mutate(&clients[1], &all, 4.0).await.unwrap_err();
-    assert!(matches!(&error, Error::Unavailable(text) if text.contains(&shards[1].peer())), "{error:?}");
+    let peer = format!("127.0.0.1:{}", faucet.port);
+    assert!(matches!(&error, Error::Unavailable(text) if text.contains(&peer)), "{error:?}");
     assert_eq!(shards[2].priority(keys[2][0]), Some(4.0));
-    drop(release);
-    holder.join().unwrap();
+    faucet.open();
     assert_eq!(mutate(&clients[1], &all, 5.0).await.unwrap(), Some(12));
 }
 
