@@ -311,6 +311,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub(super) fn set_priority(&mut self, slot: u32, priority: f64) {
         self.slab.get_mut(slot).priority = priority;
         self.sampler.update(slot, priority);
@@ -373,14 +374,14 @@ impl Table {
 
     /// Removes an item for good.
     pub(super) fn remove(&mut self, slot: u32, reason: RemovalReason) -> Item {
-        let item = self.take_out(slot, reason);
         if self.noted.is_some() {
-            self.note_gone(Flight::at(&item), reason);
+            self.note_gone(Flight::at(self.slab.get(slot)), reason);
         }
-        item
+        self.take_out(slot, reason)
     }
 
     /// Removes an item from the slab and from both selectors.
+    #[inline]
     pub(super) fn take_out(&mut self, slot: u32, reason: RemovalReason) -> Item {
         self.sampler.remove(slot);
         self.remover.remove(slot);

@@ -359,6 +359,7 @@ impl Table {
     }
 
     /// Deletes the items with this key that draws in flight have taken.
+    #[inline(never)]
     pub(super) fn delete_in_flight(&mut self, key: ItemKey) {
         let Self { noted, in_flight, .. } = self;
         in_flight.change_gone(key, |item, draws, gone| {
@@ -373,6 +374,7 @@ impl Table {
     }
 
     /// Sets the priority of the items with this key that draws in flight have taken.
+    #[inline(never)]
     pub(super) fn update_in_flight(&mut self, key: ItemKey, priority: f64) {
         let Self { noted, in_flight, .. } = self;
         in_flight.change_gone(key, |item, draws, gone| {
