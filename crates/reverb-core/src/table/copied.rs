@@ -92,7 +92,6 @@ impl Table {
         let (draws, layout, buffer) = copied?;
         // The rows of all items are alike, and none is compressed.
         self.counting.sample_bytes += count as u64 * referenced_bytes(&self.slab.get(draws[0].0).trajectory);
-        self.note_counts();
         let slab = &self.slab;
         self.counting.count_draws(count, now_nanos, |index| slab.get(draws[index].0).inserted_at);
         Some((CopiedBatch { info: self.count_samples(&draws), layout, buffer }, draws))

@@ -23,7 +23,6 @@ impl Table {
         if !self.slab.is_empty() {
             self.draw(false, &mut drawn);
             self.count_new(&drawn, now_nanos);
-            self.note_counts();
         }
         drawn.pop()
     }
@@ -45,7 +44,6 @@ impl Table {
             return false;
         }
         self.count_new(&drawn[before..], now_nanos);
-        self.note_counts();
         true
     }
 

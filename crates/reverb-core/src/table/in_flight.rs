@@ -261,7 +261,7 @@ impl InFlight {
     /// Ends the tracking of a draw. The caller has checked that the number is of the current epoch. The data of an item
     /// that no draw keeps any more goes to `removed`, except that of an item which the draw alone has kept: the caller
     /// has the same data with the draw.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, number: FlightNumber, removed: &mut Vec<Trajectory>) {
         let Some(number) = number.get() else { return };
         let Some(draw) = self.flights.get_mut(number as usize).and_then(Option::take) else { return };

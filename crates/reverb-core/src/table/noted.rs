@@ -22,8 +22,8 @@ pub(super) struct Noted {
     effects: Vec<Effect>,
     /// The most that an effect since the last [`Table::take_confirmation`] asks for.
     confirmation: Confirmation,
-    /// Whether counts have changed since the last drain.
-    are_counts_new: bool,
+    /// The counts at the last drain. Those of draws change without any other effect.
+    counters: Counters,
     /// Keys that more than one item may have, with those that draws in flight have taken.
     contested: HashSet<ItemKey>,
     /// Whether the table limits draws only now, and effects do not tell yet how often its items were drawn.
@@ -33,7 +33,6 @@ pub(super) struct Noted {
 impl Noted {
     fn push(&mut self, effect: Effect) {
         self.confirmation = self.confirmation.max(effect.confirmation());
-        self.are_counts_new = true;
         self.effects.push(effect);
     }
 }
@@ -54,6 +53,8 @@ impl Table {
         }
         unreceived.into_iter().for_each(|item| self.in_flight.mark_unreceived(item));
         self.noted = Some(Box::new(Noted { contested, ..Noted::default() }));
+        let counters = self.counters();
+        self.noted.iter_mut().for_each(|noted| noted.counters = counters);
     }
 
     /// Whether the table notes its effects.
@@ -72,15 +73,15 @@ impl Table {
     /// Moves all effects that were noted so far to the end of `effects`, in their order.
     pub fn drain_effects(&mut self, effects: &mut Vec<Effect>) {
         let Some(noted) = &mut self.noted else { return };
-        if std::mem::take(&mut noted.are_counts_new) {
-            let in_flight = &self.in_flight;
-            noted.contested.retain(|key| !in_flight.gone_of(*key).is_empty());
-            let counters = self.counters();
-            self.note(Effect::Counters(counters));
-        }
-        if let Some(noted) = &mut self.noted {
+        let in_flight = &self.in_flight;
+        noted.contested.retain(|key| !in_flight.gone_of(*key).is_empty());
+        let counters = self.counters();
+        if let Some(noted) = &mut self.noted
+            && (!noted.effects.is_empty() || noted.counters != counters)
+        {
+            noted.counters = counters;
             effects.append(&mut noted.effects);
-            noted.are_counts_new = false;
+            effects.push(Effect::Counters(counters));
         }
     }
 
@@ -167,14 +168,6 @@ impl Table {
     fn push_effect(&mut self, effect: impl FnOnce(&Self) -> Effect) {
         let effect = effect(self);
         self.note(effect);
-    }
-
-    /// Notes that counts change which only [`Counters`] tells.
-    #[inline]
-    pub(super) fn note_counts(&mut self) {
-        if let Some(noted) = &mut self.noted {
-            noted.are_counts_new = true;
-        }
     }
 
     /// Notes that an item enters the table, and that it replaces the one in a slot.
@@ -326,7 +319,6 @@ impl Table {
             return false;
         }
         self.in_flight.remove(number, removed);
-        self.note_counts();
         // A tracked draw was not counted. One that is not tracked was counted when it was made.
         if number == FlightNumber::NONE
             && let Some(now) = self.kept_times(item)
@@ -347,7 +339,6 @@ impl Table {
 
     /// Notes what has become of an item that was kept before, with so many draws.
     fn note_kept(&mut self, item: Flight, before: Option<i32>, reason: RemovalReason) {
-        self.note_counts();
         let Flight { key, inserted_at } = item;
         match (before, self.kept_times(item)) {
             (Some(_), None) => self.note_gone(item, reason),

@@ -42,7 +42,6 @@ impl Table {
         // time.
         report.is_cut = report.arrivals.len() == race.limit;
         (report.weight_left, report.size_left) = self.race_sums();
-        self.note_counts();
         Ok(report)
     }
 
