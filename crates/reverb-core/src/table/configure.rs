@@ -1,49 +1,13 @@
 //! Changes of a table's options while it has items.
 
-use super::config::TableConfig;
+use super::config::TableChanges;
 use super::contents::Table;
 use super::in_flight::Flight;
 use crate::slab::PAGE_SLOTS;
-use crate::{Error, RateLimiterConfig, Result, Trajectory};
+use crate::{Result, Trajectory};
 
 /// Number of items that an insert may evict while another call shrinks the table.
 const EVICTIONS_PER_INSERT: usize = 16;
-
-/// New values of a table's options. `None` keeps a value.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct TableChanges {
-    /// [`TableConfig::max_size`].
-    pub max_size: Option<u64>,
-    /// [`TableConfig::max_bytes`]; `Some(None)` removes the limit.
-    pub max_bytes: Option<Option<u64>>,
-    /// [`TableConfig::max_times_sampled`].
-    pub max_times_sampled: Option<i32>,
-    /// [`TableConfig::rate_limiter`].
-    pub rate_limiter: Option<RateLimiterConfig>,
-}
-
-impl TableChanges {
-    fn apply(&self, config: &TableConfig) -> Result<TableConfig> {
-        let changed = TableConfig {
-            max_size: self.max_size.unwrap_or(config.max_size),
-            max_bytes: self.max_bytes.unwrap_or(config.max_bytes),
-            max_times_sampled: self.max_times_sampled.unwrap_or(config.max_times_sampled),
-            rate_limiter: self.rate_limiter.clone().unwrap_or_else(|| config.rate_limiter.clone()),
-            ..config.clone()
-        };
-        changed.validate()?;
-        let TableConfig { name, max_size, rate_limiter, .. } = &changed;
-        let min_size = rate_limiter.min_size_to_sample;
-        let is_concerned = self.max_size.is_some() || self.rate_limiter.is_some();
-        if is_concerned && u64::try_from(min_size).is_ok_and(|min_size| min_size > *max_size) {
-            return Err(Error::invalid(format!(
-                "Table `{name}` could never be sampled: its rate limiter's min_size_to_sample ({min_size}) is above its \
-                 max_size ({max_size})."
-            )));
-        }
-        Ok(changed)
-    }
-}
 
 /// What a change of options leaves to do: the removal of items that no longer fit.
 #[derive(Debug)]

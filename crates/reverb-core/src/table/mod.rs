@@ -9,9 +9,9 @@
 //!
 //! The files here add to [`Table`]: `contents` defines it and changes its items, `check` decides what it accepts,
 //! `change` updates and deletes, `configure` changes options, `draw`, `copied` and `race` sample and take draws back,
-//! `in_flight` tracks draws until they are delivered, `noted` notes effects, `replay` repeats them, `snapshot` saves and
-//! restores, `compaction` finds unused memory, `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and `removal`
-//! report, `largest` compares a table with others, and `limiter_words` says what the rate limiter allows.
+//! `in_flight` tracks draws until they are delivered, `journal` notes effects in `noted`, `replay` repeats them, `snapshot`
+//! saves and restores, `compaction` finds unused memory, `counters`, `figures`, `histograms`, `info`, `pages`, `peek` and
+//! `removal` report, `largest` compares a table with others, and `limiter_words` says what the rate limiter allows.
 
 mod change;
 mod check;
@@ -26,6 +26,7 @@ mod figures;
 mod histograms;
 mod in_flight;
 mod info;
+mod journal;
 mod largest;
 mod limiter_words;
 mod noted;
@@ -36,8 +37,8 @@ mod removal;
 mod replay;
 mod snapshot;
 
-pub use config::TableConfig;
-pub use configure::{Shrinking, TableChanges};
+pub use config::{TableChanges, TableConfig};
+pub use configure::Shrinking;
 pub use contents::{OldContents, OldCounts, Table};
 pub use copied::{CopiedBatch, CopiedDraws, DrawnSlot};
 pub use figures::{ClientCounts, FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};

@@ -2,6 +2,7 @@
 
 mod crash;
 mod model;
+mod peeks;
 
 use crate::common::{config, min_size, prioritized, queue};
 use model::{ITEM_BYTES, Model};

@@ -13,8 +13,8 @@
 //!
 //! From the bottom up: `ticket_queue.rs`, `turns.rs` and `requests.rs` are the queues and what waits in them, `journal.rs`
 //! keeps the effects of the table, `counts.rs` and `room.rs` its part in the limiter of a cluster, `state.rs` what the lock
-//! guards, and `handle.rs` the lock and the turns. Above it lie the ways
-//! in (`inserts.rs`), out (`draws.rs`) and within (`edits.rs`), the calls that wait (`call.rs`), and what can be seen of
+//! guards, and `handle.rs` the lock and the turns. Above it lie the ways in (`inserts.rs`), out (`draws.rs`) and within
+//! (`edits.rs`), the effects for a log (`effects.rs`), the calls that wait (`call.rs`), and what can be seen of
 //! a table (`status.rs`, `waits.rs`). Waits beside the queues are in `watch.rs`; draws of a cluster wait there (`stock.rs`).
 
 mod attached;
@@ -22,6 +22,7 @@ mod call;
 mod counts;
 mod draws;
 mod edits;
+mod effects;
 mod handle;
 mod inserts;
 mod inserts_by_client;
@@ -41,10 +42,11 @@ mod watch;
 pub use attached::RoomLink;
 pub use call::{Call, Waiting};
 pub use draws::{DrawRequest, MAX_DRAWN};
+pub use effects::{EffectsBegin, TableBegin, begin_effects};
 pub use handle::{TableHandle, snapshot_all};
 pub use inserts::Arrival;
 pub(crate) use inserts::Writer;
-pub use journal::{EffectsBegin, Journal, TableBegin, begin_effects};
+pub use journal::Journal;
 pub use requests::{Operation, TIMED_OUT, WaitKind};
 pub use room::{REPEAT, RoomDeliveries, RoomDelivery, RoomMessage};
 pub use status::{TablePulse, TableStatus};

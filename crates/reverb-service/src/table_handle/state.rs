@@ -2,11 +2,11 @@
 
 use super::counts::StartCounts;
 use super::inserts_by_client::InsertsByClient;
-use super::journal::{self, Journal};
+use super::journal::{self, Commit, Journal};
 use super::requests::{Ended, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP, Queues, STEPS_PER_TURN, SampleWork};
 use super::room::{Gate, Room};
 use reverb_core::published_room::Tally;
-use reverb_core::{LimiterKind, Result, Table};
+use reverb_core::{Confirmation, LimiterKind, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,6 +84,14 @@ impl TableState {
             peak_bytes: 0,
             shrunk: false,
         }
+    }
+
+    /// Returns what the turn that ends has to commit. Called under the lock.
+    #[inline]
+    pub fn commit(&mut self) -> Commit {
+        let journal = self.journal.as_ref()?;
+        let confirmation = self.table.take_confirmation();
+        (confirmation > Confirmation::Nothing).then(|| (journal.clone(), confirmation))
     }
 
     /// What the table of this shard, if it is of one, knows of the counts of all shards of its cluster.

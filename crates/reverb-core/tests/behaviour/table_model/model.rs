@@ -5,8 +5,8 @@ use super::crash::Log;
 use crate::common::plain::{Plain, allowed, weight};
 use crate::common::{item, keys};
 use reverb_core::{
-    CopiedDraws, Delivery, Drawn, NewItem, PeekSearch, Race, RateLimiter, RemovalCounts, SelectorKind, Table,
-    TableChanges, TableConfig,
+    CopiedDraws, Delivery, Drawn, NewItem, Race, RateLimiter, RemovalCounts, SelectorKind, Table, TableChanges,
+    TableConfig,
 };
 use std::collections::BTreeMap;
 
@@ -101,6 +101,22 @@ enum Draws {
     Copied(CopiedDraws),
 }
 
+impl Held {
+    fn deliver(self, table: &mut Table, in_steps: bool) {
+        match self.draws {
+            Draws::Copied(copied) => table.delivered_copied(&copied, &mut Vec::new()),
+            // Snapshots do not show whether this delivery is still to be continued.
+            Draws::One(drawn) | Draws::Raced(drawn) if in_steps && !table.is_journaled() => {
+                table.begin_delivery(Delivery::of(&[drawn]));
+            }
+            Draws::One(drawn) | Draws::Raced(drawn) => table.delivered(&[drawn], &mut Vec::new()),
+        }
+        if !self.is_tracked {
+            table.end_untracked(self.lives.len() as u64);
+        }
+    }
+}
+
 impl Model {
     pub fn new(config: TableConfig) -> Self {
         Self {
@@ -146,17 +162,7 @@ impl Model {
             }
             Op::Deliver(number) if !self.held.is_empty() => {
                 let held = self.held.swap_remove(number % self.held.len());
-                match held.draws {
-                    Draws::Copied(copied) => table.delivered_copied(&copied, &mut Vec::new()),
-                    // Snapshots do not show whether this delivery is still to be continued.
-                    Draws::One(drawn) | Draws::Raced(drawn) if number % 2 == 1 && !table.is_journaled() => {
-                        table.begin_delivery(Delivery::of(&[drawn]));
-                    }
-                    Draws::One(drawn) | Draws::Raced(drawn) => table.delivered(&[drawn], &mut Vec::new()),
-                }
-                if !held.is_tracked {
-                    table.end_untracked(held.lives.len() as u64);
-                }
+                held.deliver(table, number % 2 == 1);
             }
             Op::ContinueDeliveries(count) => {
                 table.continue_deliveries(*count, &mut Vec::new());
@@ -516,24 +522,6 @@ impl Model {
         assert_eq!(snapshot.num_deleted_episodes, saved.num_deleted_episodes);
     }
 
-    fn check_peeks(&self, table: &Table, by_age: &[u64]) {
-        let keeps_order = [&self.config.sampler, &self.config.remover]
-            .into_iter()
-            .any(|kind| matches!(kind, SelectorKind::Fifo | SelectorKind::Lifo));
-        for count in [0, 1, 3, 100] {
-            let oldest: Vec<u64> = by_age.iter().copied().take(count).collect();
-            let newest: Vec<u64> = by_age.iter().rev().copied().take(count).collect();
-            for (want, is_newest) in [(oldest, false), (newest, true)] {
-                let peeked = table.peek(count, is_newest);
-                assert_eq!(peeked.is_some(), keeps_order);
-                if let Some(items) = peeked {
-                    assert!(items.iter().map(|item| item.key).eq(want.iter().copied()));
-                }
-                assert_eq!(search(table, count, is_newest), want);
-            }
-        }
-    }
-
     /// What the table says of its largest priority.
     fn told_largest(&self) -> f64 {
         if self.largest == 0.0 { 1.0 } else { self.largest }
@@ -568,14 +556,4 @@ impl Model {
         assert_eq!(table.can_insert(1), self.limiter.can_insert(1));
         assert_eq!(table.can_sample(1), self.limiter.can_sample(1));
     }
-}
-
-/// The items that a look at a table without order finds in one pass.
-fn search(table: &Table, count: usize, newest: bool) -> Vec<u64> {
-    let mut search = PeekSearch::new(count, newest);
-    let mut page = Some(0);
-    while let Some(from) = page {
-        page = table.peek_pages(&mut search, from, 1);
-    }
-    table.peeked(search).into_iter().map(|item| item.key).collect()
 }
