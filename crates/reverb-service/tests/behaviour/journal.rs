@@ -6,13 +6,14 @@ use crate::waits;
 use proptest::prelude::*;
 use reverb_core::Confirmation::{Synced, Written};
 use reverb_core::{
-    Effect, Error, NewItem, RateLimiterConfig, Replay as Replayed, Table, TableChanges, TableConfig, Trajectory,
+    Effect, Error, ItemView, NewItem, RateLimiterConfig, Replay as Replayed, Table, TableChanges, TableConfig,
+    TableSnapshot, Trajectory,
 };
 use reverb_service::lease::Lease;
 use reverb_service::local::{BatchRequest, LocalDraw, begin_insert, sample_copied};
 use reverb_service::write_ledger::{Ledger, Ledgers};
 use reverb_service::write_queue::{Done, WriteQueue};
-use reverb_service::{Arrival, Call, Replay, RowInsert, TableHandle, Waiting, snapshot_all};
+use reverb_service::{Arrival, Call, Replay, RowInsert, TableHandle, Waiting, begin_effects, snapshot_all};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -245,6 +246,36 @@ async fn items_of_a_writer_are_noted_with_its_id_and_are_in_its_ledger_when_they
     assert_eq!(journal.take(), []);
 }
 
+#[tokio::test]
+async fn effects_go_on_from_the_state_that_was_taken_with_the_ones_before() {
+    let tables = [queue("one", 5), queue("other", 5)];
+    let journals = tables.each_ref().map(Recorder::of);
+    let ledgers = Ledgers::default();
+    let guard = ledgers.take(None, 7).await;
+    let (mut queue, mut done) = (WriteQueue::new(here(), Some(Arc::clone(&guard.ledger))), Done::new());
+    queue.push_all(&tables[0], vec![arrival(1), arrival(2)], &mut done);
+    let draws = done!(tables[0].sample(exactly(1), here()));
+    // Item 101 is in flight when another takes its key.
+    done!(tables[0].insert(items([101, 103]), here()));
+    done!(tables[1].insert(items([1]), here()));
+    let waiting = done!(tables[1].sample(exactly(1), here()));
+    journals.iter().for_each(|journal| drop(journal.take()));
+    tables[1].give_back(waiting);
+    let begin = begin_effects(&tables, &ledgers);
+    assert!(matches!(begin.tables[0].before[..], []), "{begin:?}");
+    assert!(matches!(begin.tables[1].before[..], [Effect::Back { .. }, Effect::Counters(_)]), "{begin:?}");
+    let ledger = &begin.ledgers[0];
+    assert_eq!((begin.ledgers.len(), ledger.writer.id, ledger.through), (1, 7, 2));
+    // Without its namesake, the item in flight is there again.
+    tables[0].mutate(&[], &[101]).unwrap();
+    let effects = [&begin.tables[0].first[..], &journals[0].take_effects()].concat();
+    let made = replayed_from(&begin.tables[0].snapshot, &effects);
+    assert_eq!(made.snapshot().items().map(|item| item.key).collect::<Vec<_>>(), [101, 102, 103]);
+    let now = snapshot_all(std::slice::from_ref(&tables[0])).remove(0);
+    assert_eq!((made.limiter(), now.num_items()), (&now.limiter, 3));
+    drop(draws);
+}
+
 #[derive(Debug, Clone)]
 enum Op {
     Insert(usize),
@@ -292,7 +323,18 @@ macro_rules! answered {
 
 /// What the effects say is in a table from which draws take items, when draws that were not received are back.
 fn replayed(effects: &[Effect]) -> Table {
-    let mut replay = Replayed::new(queue("table", 5).with_table(|table| Table::new(table.config().clone()).unwrap()));
+    let empty = queue("table", 5).with_table(Table::snapshot);
+    replayed_from(&empty, effects)
+}
+
+/// The table that effects make of a snapshot.
+fn replayed_from(snapshot: &TableSnapshot, effects: &[Effect]) -> Table {
+    let mut table = Table::new(snapshot.config.clone()).unwrap();
+    for ItemView { key, priority, times_sampled, inserted_at, trajectory } in snapshot.items() {
+        let item = NewItem { key, priority, takes_largest: false, times_sampled, trajectory };
+        table.restore_item(item, inserted_at).unwrap();
+    }
+    let mut replay = Replayed::new(table);
     effects.iter().for_each(|effect| replay.apply(effect.clone()).unwrap());
     replay.finish().unwrap()
 }
