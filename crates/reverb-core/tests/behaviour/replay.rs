@@ -3,8 +3,8 @@
 use crate::common::{SELECTORS, config, item, queue};
 use proptest::prelude::*;
 use reverb_core::{
-    Confirmation, Counters, Effect, Error, ItemView, NewItem, RemovalReason, Replay, SelectorKind, Table, TableChanges,
-    TableConfig,
+    Confirmation, Counters, Effect, Error, ItemView, NewItem, Race, RemovalReason, Replay, SelectorKind, Table,
+    TableChanges, TableConfig,
 };
 
 const REASON: RemovalReason = RemovalReason::Delete;
@@ -92,6 +92,61 @@ fn effects_over_a_state_that_has_them_are_an_error() {
     let mut replay = Replay::new(newer);
     let error = effects.into_iter().find_map(|effect| replay.apply(effect).err()).unwrap();
     assert!(matches!(&error, Error::DataLoss(text) if text.contains("table `table`: the item with key 2 comes twice")));
+}
+
+/// What the effects make of a table.
+fn replayed(table: Table, effects: impl IntoIterator<Item = Effect>) -> Table {
+    let mut replay = Replay::new(table);
+    effects.into_iter().for_each(|effect| replay.apply(effect).unwrap());
+    replay.finish().unwrap()
+}
+
+fn counters(num_episodes: u64) -> Effect {
+    Effect::Counters(Counters { num_episodes, ..Counters::default() })
+}
+
+#[test]
+fn items_that_a_reset_has_removed_do_not_come_back() {
+    let gone = Effect::Gone { key: 1, inserted_at: 7, reason: REASON };
+    let table = replayed(fifo(), [put(1, 3), put(1, 5), Effect::Reset, put(1, 7), gone, counters(1)]);
+    assert_eq!(table.len(), 0);
+}
+
+#[test]
+fn a_table_with_new_options_evicts_as_one_that_has_shrunk() {
+    let puts = (0..100).map(|key| put(key, key + 1));
+    let smaller = TableChanges { max_size: Some(10), ..TableChanges::default() };
+    let mut table = replayed(fifo(), puts.chain([Effect::Options(Box::new(smaller)), counters(100)]));
+    assert_eq!(table.len(), 100, "its items leave by effects of their own");
+    table.insert(item(100, 1.0), 1, &mut Vec::new());
+    assert_eq!(table.len(), 10);
+}
+
+#[test]
+fn draws_that_effects_have_counted_are_not_left() {
+    let config = TableConfig { max_times_sampled: 3, ..config(SelectorKind::Uniform, SelectorKind::Fifo, 10) };
+    let count = Effect::Count { key: 1, inserted_at: 1, times_sampled: 2 };
+    let mut table = replayed(Table::new(config).unwrap(), [put(1, 1), put(2, 2), count, counters(2)]);
+    let report = table.race(Race { interval: 1e-300, limit: 1, by_size: false }, &mut Vec::new()).unwrap();
+    assert_eq!(report.draws_left, Some(4));
+}
+
+#[test]
+fn the_state_before_tells_an_item_that_came_back_from_a_newer_one_in_flight() {
+    let config = TableConfig { max_times_sampled: 1, ..config(SelectorKind::Fifo, SelectorKind::Fifo, 10) };
+    let mut table = Table::new(config.clone()).unwrap();
+    table.begin_journal();
+    let mut removed = Vec::new();
+    let drawn = [1, 2].map(|now| {
+        table.insert(item(1, 1.0), now, &mut removed);
+        table.sample(0).unwrap()
+    });
+    let [older, _newer] = drawn;
+    assert!(table.give_back(older, &mut removed));
+    let (snapshot, first) = table.snapshot_for_effects();
+    let mut again = Table::new(config).unwrap();
+    again.restore_item(item(1, 1.0), snapshot.items().next().unwrap().inserted_at).unwrap();
+    assert_eq!(replayed(again, first).get(1).unwrap().inserted_at, 1);
 }
 
 #[test]
