@@ -507,6 +507,12 @@ mod tests {
         }
         let again = ledgers.take(None, 1).await;
         assert_eq!(again.ledger.settle(5, 6, 1).unwrap(), (vec![], 0), "it knows of all that were inserted");
+        drop(again);
+        // Also one that knows of nothing that was inserted, and comes several times.
+        ledgers.writers.lock().note_forgotten(writer(2), 2);
+        for _ in 0..2 {
+            assert!(ledgers.take(None, 2).await.ledger.settle(0, 1, 1).is_err());
+        }
         let other = ledgers.take(Some("owner"), 1).await;
         assert_eq!(other.ledger.settle(0, 1, 1).unwrap(), (vec![], 0), "another writer");
     }

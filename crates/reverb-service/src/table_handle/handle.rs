@@ -307,7 +307,8 @@ impl Turn<'_> {
 /// Takes a snapshot of several tables at one moment, as if the draws had not been made whose samples wait for more or are
 /// on their way. Requests that wait are not kept. Holds all locks while it copies pointers to pages.
 ///
-/// No other code holds two of these locks, so their order does not matter.
+/// Only [`begin_effects`](super::begin_effects) holds several of these locks, too. Callers of both give the tables in one
+/// order, that of their server.
 pub fn snapshot_all(tables: &[TableHandle]) -> Vec<TableSnapshot> {
     let mut states: Vec<_> = tables.iter().map(|table| (table.shard_id(), table.0.state.lock())).collect();
     let snapshot = |(shard, state): &mut (Option<u32>, MutexGuard<'_, TableState>)| {
