@@ -44,11 +44,11 @@ class TFClient:
     """
 
     def __init__(self, server_address: str | Client, shared_name: str | None = None, name: str = "reverb") -> None:
+        # Keeps the client alive, of which graphs contain the name only.
+        self._client = streams.client_of(server_address)
         self._server = streams.in_graphs(server_address)
         self._name = name
         self._shared_name = shared_name
-        # Keeps the client alive.
-        self._client = streams.client_of(self._server)
 
     @property
     def server_address(self) -> str:

@@ -105,12 +105,15 @@ class ShardProcesses:
 
     Args:
       stack: Ends the processes.
+      count: Number of shards that are started at once.
     """
 
-    def __init__(self, stack):
+    def __init__(self, stack, count):
         self._stack = stack
         self._running = {}
         self.ports = {}
+        for number in range(count):
+            self.start(number)
 
     def start(self, number):
         """Starts a shard, on the port that it had before."""

@@ -5,18 +5,11 @@ import contextlib
 import numpy as np
 import pytest
 from behaviour_support import eventually, make_table
-from cluster_support import ShardProcesses, Shards
+from cluster_support import ShardProcesses
 from writes_support import KINDS, write
 
 from reverb.adders import NStepTransitionAdder
 from reverb.cluster import connect
-
-
-@pytest.fixture(params=("unix", "tcp"))
-def shards(request):
-    shards = Shards(request.param)
-    yield shards
-    shards.stop()
 
 
 def start(shards):
@@ -80,10 +73,7 @@ def test_after_a_reset_items_get_1_again_from_all_clients(shards):
 @pytest.fixture
 def processes():
     with contextlib.ExitStack() as stack:
-        processes = ShardProcesses(stack)
-        for number in range(2):
-            processes.start(number)
-        yield processes
+        yield ShardProcesses(stack, 2)
 
 
 def lose(processes):

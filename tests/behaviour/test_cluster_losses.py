@@ -20,10 +20,7 @@ def road(request):
 @pytest.fixture
 def shards():
     with contextlib.ExitStack() as stack:
-        shards = ShardProcesses(stack)
-        for number in range(3):
-            shards.start(number)
-        yield shards
+        yield ShardProcesses(stack, 3)
 
 
 def sizes(client):

@@ -34,11 +34,12 @@ client = reverb.cluster.connect(address, shard_timeout=2.0)
 print(flush=True)
 while True:
     try:
-        counts[0] += 1 if kind == "actor" else 8
         if kind == "actor":
+            counts[0] += 1
             client.insert({"x": np.int64(1)}, {"table": 1.0})
             counts[1] += 1
         else:
+            counts[0] += 8
             counts[1] += len(client.sample_batch("table", 8).info.key)
     except reverb.errors.ReverbError as error:
         print(error, file=sys.stderr)
@@ -144,7 +145,8 @@ def test_learners_alone_stop_at_the_bound_and_go_on_with_inserts(work):
     before = int(samples.sum())
     client = reverb.cluster.connect(work.address)
     for _ in range(50):
-        work.counts[0] += 1
+        work.counts[0, 0] += 1
         client.insert({"x": np.int64(1)}, {"table": 1.0})
+        work.counts[0, 1] += 1
     eventually(lambda: samples.sum() >= before + 50 * SAMPLES_PER_INSERT - 8 * LEARNERS)
     work.check()

@@ -121,8 +121,12 @@ def test_a_new_client_reaches_a_distant_server_with_a_timeout_of_zero(num_server
     client = reverb.Client("ipv4:" + ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies))
     with pytest.raises(errors.DeadlineExceededError, match="empty"):
         client.sample_batch("empty", 1, timeout=0)
-    client.insert(np.int64(1), {"empty": 1.0})
+    for server in servers:
+        server.localhost_client().insert(np.int64(1), {"empty": 1.0})
+    other = reverb.Client(client.server_address)
+    assert other.sample_batch("empty", 1, timeout=0).data[0].ravel().tolist() == [1]
     client.close()
+    other.close()
     for end in proxies:
         end.close()
     for server in servers:

@@ -135,7 +135,7 @@ class ReverbDataset(tf.compat.v1.data.Dataset):  # type: ignore[misc]
           ValueError: The table does not exist, or has no signature.
           DeadlineExceededError: The server did not answer in time.
         """
-        client = server_address if isinstance(server_address, Client) else streams.client_of(server_address)
+        client = streams.client_of(server_address)
         infos = client.server_info(get_signature_timeout_secs)
         if table not in infos:
             raise ValueError(

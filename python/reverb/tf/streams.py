@@ -225,14 +225,16 @@ def in_graphs(server: Any) -> Any:
     return name
 
 
-def client_of(server: str) -> Client:
-    """Returns the client of that name, or the one that all streams and TFClients of one address share in this process.
+def client_of(server: str | Client) -> Client:
+    """Returns a client that is given or named, or the one that all users of one address share in this process.
 
     Graphs contain only the address. The process that runs them adds what it needs to be let in.
 
     Raises:
       ValueError: It is the name of a client that this process does not have.
     """
+    if isinstance(server, Client):
+        return server
     if server.startswith(_NAME):
         named = _named.get(server)
         if named is None:
