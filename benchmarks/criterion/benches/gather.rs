@@ -59,6 +59,7 @@ fn table(mut trajectory: impl FnMut(usize) -> Trajectory, size: usize) -> Table 
             key: item_key_in(KeySlots::ALL),
             priority: 1.0,
             takes_largest: false,
+            others: None,
             times_sampled: 0,
             trajectory: trajectory(index),
         };

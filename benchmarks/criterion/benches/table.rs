@@ -26,6 +26,7 @@ fn rows(count: usize) -> Vec<NewItem> {
         key: item_key_in(KeySlots::ALL),
         priority: 0.5 + (row % 100) as f64,
         takes_largest: false,
+        others: None,
         times_sampled: 0,
         trajectory: Trajectory::Rows { chunk: chunk.clone(), offset: row, length: 1 },
     };

@@ -1,6 +1,6 @@
 //! Items before they enter a table, as a table shows them, and as it draws them.
 
-use crate::{ItemKey, Trajectory};
+use crate::{ItemKey, LargestSeen, Trajectory};
 use std::sync::Arc;
 
 /// An item that is not in a table yet.
@@ -13,6 +13,9 @@ pub struct NewItem {
     /// Whether the item enters with [`Table::largest_priority`](crate::Table::largest_priority) of that moment, if that
     /// is above `priority`.
     pub takes_largest: bool,
+    /// What the client knows of the table's largest priority at the other shards of a cluster. It counts for an item that
+    /// takes the largest.
+    pub others: Option<Box<LargestSeen>>,
     /// Number of draws so far: 0 except for restored items.
     pub times_sampled: i32,
     /// The data.

@@ -361,6 +361,7 @@ mod tests {
             key: random_key(),
             priority: 1.0,
             takes_largest: false,
+            others: None,
             times_sampled: 0,
             trajectory: trajectory.clone(),
         };

@@ -94,6 +94,7 @@ fn table_bytes(codec: Option<Codec>) -> (usize, u64) {
             key: last as u64,
             priority: 1.0,
             takes_largest: false,
+            others: None,
             times_sampled: 0,
             trajectory: stack(&chunks, last),
         };

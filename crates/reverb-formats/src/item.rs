@@ -309,7 +309,7 @@ impl<'a> ItemMessage<'a> {
             error => error,
         })?;
         let Self { key, priority, times_sampled, .. } = *self;
-        Ok((NewItem { key, priority, takes_largest: false, times_sampled, trajectory }, self.inserted_at))
+        Ok((NewItem { key, priority, takes_largest: false, others: None, times_sampled, trajectory }, self.inserted_at))
     }
 
     /// Looks up the chunks of an item that a client inserts. Ignores the deprecated fields, as servers of the reference
@@ -331,7 +331,7 @@ impl<'a> ItemMessage<'a> {
             error => error,
         })?;
         let Self { key, priority, times_sampled, .. } = *self;
-        Ok(NewItem { key, priority, takes_largest: false, times_sampled, trajectory })
+        Ok(NewItem { key, priority, takes_largest: false, others: None, times_sampled, trajectory })
     }
 
     fn trajectory(&self, chunks: &mut impl FindChunk) -> Result<Trajectory> {

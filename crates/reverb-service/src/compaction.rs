@@ -85,7 +85,14 @@ mod tests {
         } else {
             Trajectory::rows(chunk.clone(), offset, 1).unwrap()
         };
-        NewItem { key: u64::from(offset), priority: 1.0, takes_largest: false, times_sampled: 0, trajectory }
+        NewItem {
+            key: u64::from(offset),
+            priority: 1.0,
+            takes_largest: false,
+            others: None,
+            times_sampled: 0,
+            trajectory,
+        }
     }
 
     /// A table whose items use every tenth row of a chunk, which `encode` encodes.

@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn insert(table: &TableHandle, key: ItemKey, trajectory: Trajectory) {
-        let item = NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+        let item = NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
         assert!(matches!(table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
     }
 

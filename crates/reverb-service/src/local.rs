@@ -147,6 +147,7 @@ fn insert_at_once(replay: &Replay, insert: &RowInsert, client: u64) -> Result<(V
             key,
             priority: priorities.of(index as usize),
             takes_largest: priorities.take_largest,
+            others: None,
             times_sampled: 0,
             trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item },
         };

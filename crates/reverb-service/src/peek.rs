@@ -202,7 +202,7 @@ mod tests {
         let chunk = Chunk::new(1, episodes, StepRange::default(), Arc::new(layout), vec![1; 2 << 20].into()).unwrap();
         let trajectory = Trajectory::rows(Arc::new(chunk.compress(Codec::Lz4, &[])), 0, 1).unwrap();
         let table = table("table", SelectorKind::Fifo);
-        let item = NewItem { key: 1, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+        let item = NewItem { key: 1, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
         assert!(matches!(table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
         let replay = Replay::new(vec![table], 1 << 20).unwrap();
         let others = decoding::turn(u64::MAX).await;

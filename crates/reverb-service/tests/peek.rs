@@ -27,6 +27,7 @@ fn a_look_needs_no_memory_for_items_that_it_does_not_show() {
             key: u64::from(row),
             priority: 1.0,
             takes_largest: false,
+            others: None,
             times_sampled: 0,
             trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap(),
         });

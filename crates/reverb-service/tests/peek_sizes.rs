@@ -16,7 +16,7 @@ fn a_look_at_an_item_of_many_slices_takes_no_memory_for_all_its_rows() {
     let repeated = chunk(&Vec::from_iter(0..i64::from(ROWS)));
     let slices = (0..300).map(|_| Slice { chunk: repeated.clone(), column: 0, offset: 0, length: ROWS }).collect();
     let trajectory = Trajectory::columns(vec![TrajectoryColumn { slices, squeeze: false }]).unwrap();
-    let large = NewItem { key: 7, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+    let large = NewItem { key: 7, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
     let table = TableHandle::new(Table::new(TableConfig { ..config("table") }).unwrap());
     done!(table.insert(vec![large, item(8), item(9)], here()));
     let replay = Replay::new(vec![table], 1 << 20).unwrap();

@@ -51,7 +51,7 @@ impl Traffic {
         let steps = StepRange::default();
         let chunk = Chunk::new(key, EpisodeIds::Same(key), steps, self.layout.clone(), data.into()).unwrap();
         let trajectory = Trajectory::rows(Arc::new(chunk), 0, 1).unwrap();
-        let item = NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+        let item = NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
         assert!(matches!(self.table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
     }
 }

@@ -42,7 +42,7 @@ fn drawn(items: impl ExactSizeIterator<Item = Trajectory>) -> Vec<Drawn> {
     let (mut table, count) = (Table::new(config).unwrap(), items.len());
     for (key, trajectory) in (0..).zip(items) {
         table.insert(
-            NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory },
+            NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory },
             0,
             &mut Vec::new(),
         );

@@ -1,7 +1,7 @@
 //! Whether a table can take an item.
 
 use super::contents::Table;
-use crate::{Error, NewItem, Result, Trajectory};
+use crate::{Error, LargestSeen, NewItem, Result, Trajectory};
 
 impl Table {
     /// Checks that both selectors can take the priority.
@@ -21,6 +21,7 @@ impl Table {
     fn check_new_priority(&self, item: &NewItem) -> Result<()> {
         if item.takes_largest {
             self.config.check_takes_largest()?;
+            item.others.iter().try_for_each(|others| self.check_priority(others.priority))?;
         }
         self.check_priority(item.priority)
     }
@@ -59,7 +60,9 @@ impl Table {
         for (index, item) in items.iter().enumerate() {
             let is_alike = before.is_some_and(|before| before.is_like(item));
             if is_alike {
-                let priority = |item: &NewItem| (item.priority, item.takes_largest);
+                fn priority(item: &NewItem) -> (f64, bool, Option<&LargestSeen>) {
+                    (item.priority, item.takes_largest, item.others.as_deref())
+                }
                 if before.is_none_or(|before| priority(before) != priority(item)) {
                     self.check_new_priority(item).map_err(|error| (index, error))?;
                 }

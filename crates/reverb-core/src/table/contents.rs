@@ -153,7 +153,7 @@ impl Table {
     /// advanced: stamps give the order of inserts.
     pub fn insert(&mut self, mut item: NewItem, now_nanos: u64, removed: &mut Vec<Trajectory>) {
         if item.takes_largest {
-            item.priority = item.priority.max(self.largest_priority());
+            item.priority = item.priority.max(self.largest_beside(item.others.as_deref()));
         }
         self.note_priority(item.priority);
         let inserted_at = now_nanos.max(self.last_inserted_at.saturating_add(1));

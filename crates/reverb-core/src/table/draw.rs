@@ -275,7 +275,7 @@ impl Table {
         let was_kept = self.noted.is_some() && self.was_kept_before(item, &gone);
         let Gone { priority, times_sampled, trajectory, places, is_deleted, .. } = gone;
         let num_episodes = self.usage.num_episodes();
-        let new = NewItem { key: item.key, priority, takes_largest: false, times_sampled, trajectory };
+        let new = NewItem { key: item.key, priority, takes_largest: false, others: None, times_sampled, trajectory };
         let Some(slot) = self.put_again(new, item.inserted_at) else {
             unreachable!("the caller saw that the key is gone")
         };

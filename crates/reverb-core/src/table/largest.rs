@@ -1,7 +1,6 @@
 //! The largest priority of a table that is one of several, the shards of a cluster.
 
 use super::contents::Table;
-use crate::NewPriority;
 
 /// The largest priority that tables have seen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,15 +17,16 @@ impl Table {
         LargestSeen { priority: self.largest_priority, epoch: self.epoch }
     }
 
-    /// Returns the priority of a new item that takes the largest of all shards. `others` is that of the other shards, as
-    /// its client knew it when this table was in that epoch. If the table was reset since, so were the others, and it
-    /// does not count.
-    pub fn largest_of_all(&self, given: NewPriority, others: LargestSeen) -> NewPriority {
-        if !given.takes_largest || others.epoch != self.epoch || others.priority <= 0.0 {
-            return given;
+    /// Returns the largest priority of this table and of the other shards. `others` is that of those, as the client of an
+    /// item knew it when this table was in that epoch. If the table was reset since, so were the others, and it does not
+    /// count.
+    pub(super) fn largest_beside(&self, others: Option<&LargestSeen>) -> f64 {
+        match others {
+            // The table alone would say 1 before it has seen one, which may be more than that of the others.
+            Some(others) if others.epoch == self.epoch && others.priority > 0.0 => {
+                self.largest_priority.max(others.priority)
+            }
+            _ => self.largest_priority(),
         }
-        // The table alone would say 1 before it has seen one, which may be more than that of the others.
-        let takes_largest = self.largest_priority > 0.0 || self.config().check_takes_largest().is_err();
-        NewPriority { value: given.value.max(others.priority), takes_largest }
     }
 }

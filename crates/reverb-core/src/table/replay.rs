@@ -159,7 +159,7 @@ impl Replay {
     /// Adds an item whose key the table does not have.
     fn add(&mut self, key: ItemKey, item: Hidden, places: Option<(u64, u64)>) {
         let Hidden { inserted_at, priority, times_sampled, trajectory, .. } = item;
-        let new = NewItem { key, priority, takes_largest: false, times_sampled, trajectory };
+        let new = NewItem { key, priority, takes_largest: false, others: None, times_sampled, trajectory };
         if let Some(slot) = self.table.put_again(new, inserted_at) {
             self.table.place(slot, places);
         }

@@ -27,7 +27,8 @@ fn chunk(layout: &Arc<Layout>) -> Arc<Chunk> {
 }
 
 fn insert(table: &mut Table, key: u64, trajectory: Trajectory) {
-    let item = NewItem { key, priority: 1.0 + key as f64, takes_largest: false, times_sampled: 0, trajectory };
+    let item =
+        NewItem { key, priority: 1.0 + key as f64, takes_largest: false, others: None, times_sampled: 0, trajectory };
     table.insert(item, key, &mut Vec::new());
 }
 
@@ -224,7 +225,7 @@ fn draws_of_items_that_have_left_are_given_back_to_the_limiter_alone() {
         // Another item under the same key, inserted later.
         let trajectory = Trajectory::rows(chunk(&layout), 0, 1).unwrap();
         table.insert(
-            NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 1, trajectory },
+            NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 1, trajectory },
             10_000 + key,
             &mut Vec::new(),
         );

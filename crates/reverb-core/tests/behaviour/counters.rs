@@ -251,7 +251,8 @@ impl Model {
         };
         let times_sampled = if self.rng.random_bool(0.1) { self.rng.random_range(1..70) } else { 0 };
         let key = self.rng.random_range(0..KEYS);
-        let new = NewItem { key, priority: self.priority(), takes_largest: false, times_sampled, trajectory };
+        let new =
+            NewItem { key, priority: self.priority(), takes_largest: false, others: None, times_sampled, trajectory };
         if self.table.check_item(&new).is_err() {
             return;
         }

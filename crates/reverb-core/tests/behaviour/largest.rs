@@ -2,7 +2,7 @@
 
 use crate::common::{config, item};
 use reverb_core::SelectorKind::{Fifo, MaxHeap, Uniform};
-use reverb_core::{LargestSeen, NewItem, NewPriority, Table};
+use reverb_core::{Error, LargestSeen, NewItem, NewPriority, Table};
 
 const MAX: NewPriority = NewPriority { value: 0.0, takes_largest: true };
 
@@ -12,11 +12,17 @@ fn table(priorities: &[f64]) -> Table {
     table
 }
 
+fn new(given: NewPriority, others: LargestSeen) -> NewItem {
+    let NewPriority { value, takes_largest } = given;
+    NewItem { takes_largest, others: Some(Box::new(others)), ..item(99, value) }
+}
+
 /// The priority of a new item where other tables have seen this one.
 fn enters(table: &mut Table, given: NewPriority, others: f64) -> f64 {
     let others = LargestSeen { priority: others, ..table.largest_seen() };
-    let NewPriority { value: priority, takes_largest } = table.largest_of_all(given, others);
-    table.insert(NewItem { takes_largest, ..item(99, priority) }, 0, &mut Vec::new());
+    let item = new(given, others);
+    table.check_item(&item).unwrap();
+    table.insert(item, 0, &mut Vec::new());
     table.get(99).unwrap().priority
 }
 
@@ -42,12 +48,25 @@ fn what_others_had_seen_before_a_reset_does_not_count() {
     let before = table.largest_seen();
     drop(table.reset());
     assert!(table.largest_seen().epoch > before.epoch && table.largest_seen().priority == 0.0);
-    assert_eq!(table.largest_of_all(MAX, before), MAX);
+    // The item may have waited since before the reset.
+    table.insert(new(MAX, before), 0, &mut Vec::new());
+    assert_eq!(table.get(99).unwrap().priority, 1.0);
+    assert_eq!(table.largest_seen().priority, 1.0);
+}
+
+#[test]
+fn what_others_have_seen_is_refused_where_the_table_would_refuse_it() {
+    let table = table(&[5.0]);
+    for priority in [f64::NAN, f64::INFINITY] {
+        let others = LargestSeen { priority, ..table.largest_seen() };
+        assert_eq!(table.check_item(&new(MAX, others)).is_err(), table.check_priority(priority).is_err());
+    }
+    assert!(table.check_priority(f64::NAN).is_err());
 }
 
 #[test]
 fn a_table_that_takes_no_largest_priority_still_refuses_it() {
     let table = Table::new(config(Uniform, MaxHeap, 100)).unwrap();
     let others = LargestSeen { priority: 0.25, ..table.largest_seen() };
-    assert!(table.largest_of_all(MAX, others).takes_largest);
+    assert!(matches!(table.check_item(&new(MAX, others)), Err(Error::InvalidPriority(_))));
 }

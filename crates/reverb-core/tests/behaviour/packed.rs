@@ -110,7 +110,14 @@ fn a_table_does_not_unpack_while_it_draws() {
     let mut table = Table::new(common::config(SelectorKind::Uniform, SelectorKind::Fifo, 10)).unwrap();
     let trajectory = Trajectory::rows(chunk.clone(), 1, 1).unwrap();
     table.insert(
-        NewItem { key: 1, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory: trajectory.clone() },
+        NewItem {
+            key: 1,
+            priority: 1.0,
+            takes_largest: false,
+            others: None,
+            times_sampled: 0,
+            trajectory: trajectory.clone(),
+        },
         0,
         &mut Vec::new(),
     );

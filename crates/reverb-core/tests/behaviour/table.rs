@@ -194,6 +194,7 @@ fn table_restored_from_a_snapshot_continues_it() {
             key: view.key,
             priority: view.priority,
             takes_largest: false,
+            others: None,
             times_sampled: view.times_sampled,
             trajectory: view.trajectory,
         };

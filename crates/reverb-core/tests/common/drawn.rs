@@ -31,8 +31,14 @@ pub fn drawn(trajectories: &[Trajectory]) -> Vec<Drawn> {
     config.max_times_sampled = 1;
     let mut table = Table::new(config).unwrap();
     for (key, trajectory) in (0..).zip(trajectories) {
-        let item =
-            NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory: trajectory.clone() };
+        let item = NewItem {
+            key,
+            priority: 1.0,
+            takes_largest: false,
+            others: None,
+            times_sampled: 0,
+            trajectory: trajectory.clone(),
+        };
         table.insert(item, 0, &mut Vec::new());
     }
     (0..size).filter_map(|_| table.sample(0)).collect()

@@ -70,6 +70,7 @@ pub fn row_item(key: u64, priority: f64, chunk: &Arc<Chunk>, row: u32) -> NewIte
         key,
         priority,
         takes_largest: false,
+        others: None,
         times_sampled: 0,
         trajectory: Trajectory::rows(chunk.clone(), row, 1).unwrap(),
     }

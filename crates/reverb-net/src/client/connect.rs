@@ -105,8 +105,8 @@ pub async fn connect_to_successor(
             Ok(Ok(_)) | Err(_) => Error::Unavailable("the server does not answer".into()),
         };
         let now = Instant::now();
-        if now >= limit || now - begun >= SUCCESSOR_TIME {
-            let is_late = deadline.is_some_and(|deadline| now >= deadline);
+        let is_late = deadline.is_some_and(|deadline| now >= deadline);
+        if is_late || now - begun >= SUCCESSOR_TIME {
             return Err(unreached(endpoint, &error, begun.elapsed(), is_late));
         }
         tokio::time::sleep(BackOff::SHORTEST).await;

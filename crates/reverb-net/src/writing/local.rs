@@ -88,6 +88,6 @@ fn check_size(replay: &Replay, arrival: Arrival) -> Result<Arrival> {
 /// Converts an item of a writer to an item for a table.
 pub fn arrival(sequence: u64, item: &WriterItem) -> Result<Arrival> {
     let &WriterItem { key, priority: NewPriority { value: priority, takes_largest }, is_validated, .. } = item;
-    let item = NewItem { key, priority, takes_largest, times_sampled: 0, trajectory: item.trajectory()? };
+    let item = NewItem { key, priority, takes_largest, others: None, times_sampled: 0, trajectory: item.trajectory()? };
     Ok(Arrival { sequence, item, is_validated })
 }

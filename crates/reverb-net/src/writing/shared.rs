@@ -147,8 +147,8 @@ impl SessionState {
     fn take_ready(&mut self) -> Vec<Sent> {
         let mut sent = Vec::new();
         while sent.len() < ITEMS_PER_TURN && !self.closed {
-            let is_next = |item: &&WriterItem| is_ready(item) && !item.chunks().any(|chunk| chunk.needs_compression());
-            if self.outbox.front().filter(is_next).is_none() {
+            let is_compressed = |item: &&WriterItem| !item.chunks().any(|chunk| chunk.needs_compression());
+            if self.next().filter(is_compressed).is_none() {
                 break;
             }
             sent.extend(

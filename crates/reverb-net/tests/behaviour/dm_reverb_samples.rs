@@ -45,7 +45,7 @@ fn item_of(key: u64, chunk_bytes: &[usize]) -> NewItem {
         reverb_core::TrajectoryColumn { slices, squeeze: false }
     };
     let trajectory = Trajectory::columns(chunk_bytes.iter().map(column).collect()).unwrap();
-    NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory }
+    NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,10 +241,23 @@ async fn an_item_of_a_large_batch_is_sent_with_its_own_row_only() {
     let table = queue("table", 10);
     for (key, chunk) in (0..).zip([&plain, &encoded, &interleaved]) {
         let trajectory = Trajectory::rows(chunk.clone(), 123, 2).unwrap();
-        insert(&table, vec![NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory }]);
+        insert(
+            &table,
+            vec![NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory }],
+        );
     }
     let whole = Trajectory::rows(plain.clone(), 0, 600).unwrap();
-    insert(&table, vec![NewItem { key: 3, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory: whole }]);
+    insert(
+        &table,
+        vec![NewItem {
+            key: 3,
+            priority: 1.0,
+            takes_largest: false,
+            others: None,
+            times_sampled: 0,
+            trajectory: whole,
+        }],
+    );
     let server = server(vec![table]);
     let mut stream: Stream = samples(&channel(server.port()).await).await;
     stream.send(sample("table", 4, None));
@@ -276,7 +289,10 @@ async fn chunks_that_share_a_key_are_told_apart() {
     let count = 40;
     let trajectory = Trajectory::columns((0..count).map(column).collect()).unwrap();
     let table = queue("table", 10);
-    insert(&table, vec![NewItem { key: 1, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory }]);
+    insert(
+        &table,
+        vec![NewItem { key: 1, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory }],
+    );
     let server = server(vec![table]);
     let mut stream: Stream = samples(&channel(server.port()).await).await;
     stream.send(sample("table", 1, None));

@@ -288,7 +288,7 @@ async fn foreign_keys_of_a_checkpoint_are_noticed() {
         let server = shard(3);
         let mut restored = Table::new(config("table")).unwrap();
         let trajectory = Trajectory::rows(chunk(&[1]), 0, 1).unwrap();
-        let item = NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+        let item = NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
         restored.restore_item(item, 1).unwrap();
         server.replay().table("table").unwrap().restore(restored, &Tally::default());
         assert_eq!(tells_foreign_keys(&server).await, key == FOREIGN);

@@ -16,6 +16,7 @@ fn item(chunk: &Arc<Chunk>, times: usize) -> NewItem {
         key: 1,
         priority: 1.0,
         takes_largest: false,
+        others: None,
         times_sampled: 0,
         trajectory: Trajectory::columns(columns).unwrap(),
     }

@@ -331,7 +331,7 @@ fn replayed(effects: &[Effect]) -> Table {
 fn replayed_from(snapshot: &TableSnapshot, effects: &[Effect]) -> Table {
     let mut table = Table::new(snapshot.config.clone()).unwrap();
     for ItemView { key, priority, times_sampled, inserted_at, trajectory } in snapshot.items() {
-        let item = NewItem { key, priority, takes_largest: false, times_sampled, trajectory };
+        let item = NewItem { key, priority, takes_largest: false, others: None, times_sampled, trajectory };
         table.restore_item(item, inserted_at).unwrap();
     }
     let mut replay = Replayed::new(table);

@@ -29,6 +29,7 @@ fn rows(first: u64) -> Vec<NewItem> {
         key: first + row,
         priority: if row.is_multiple_of(10) { 1.0 } else { 0.0 },
         takes_largest: false,
+        others: None,
         times_sampled: 0,
         trajectory: Trajectory::rows(chunk.clone(), row as u32, 1).unwrap(),
     };

@@ -66,7 +66,7 @@ pub fn strings(texts: &[&str]) -> Arc<Chunk> {
 
 pub fn item(key: u64) -> NewItem {
     let trajectory = Trajectory::rows(chunk(&[key as i64]), 0, 1).unwrap();
-    NewItem { key, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory }
+    NewItem { key, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory }
 }
 
 pub fn items(keys: impl IntoIterator<Item = u64>) -> Vec<NewItem> {

@@ -92,7 +92,7 @@ fn chunk(key: u64, first: i64, rows: usize, episodes: EpisodeIds) -> Arc<Chunk> 
 }
 
 fn insert(table: &TableHandle, key: u64, priority: f64, trajectory: Trajectory) {
-    let item = NewItem { key, priority, takes_largest: false, times_sampled: 0, trajectory };
+    let item = NewItem { key, priority, takes_largest: false, others: None, times_sampled: 0, trajectory };
     assert!(matches!(table.insert(vec![item], &Peer::in_same_process()), Call::Done(Ok(()))));
 }
 

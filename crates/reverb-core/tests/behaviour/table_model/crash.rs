@@ -28,6 +28,7 @@ impl Log {
                 key: item.key,
                 priority: item.priority,
                 takes_largest: false,
+                others: None,
                 times_sampled: item.times_sampled,
                 trajectory: item.trajectory,
             };

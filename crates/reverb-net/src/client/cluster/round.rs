@@ -122,13 +122,12 @@ impl Round<'_> {
             }
         });
         let batches = join(asked.collect(), Some(limit)).await;
-        for ((member, winners), batch) in chosen.iter().zip(&batches) {
-            if let (Some(room), Some(Err(_))) = (self.room, batch) {
-                room.lose(member.id, winners.len() as u64);
-            }
+        // The choice came too late. The shard is there, and has taken its draws back.
+        let is_late = |batch: &Answer<Batch>| matches!(batch, Some(Err(Error::DeadlineExceeded(_))));
+        for ((member, winners), _) in chosen.iter().zip(&batches).filter(|(_, batch)| is_late(batch)) {
+            self.room.iter().for_each(|room| room.lose(member.id, winners.len() as u64));
         }
-        if batches.iter().any(|batch| matches!(batch, Some(Err(Error::DeadlineExceeded(_))))) {
-            // The choice came too late. The shard is there, and has taken its draws back.
+        if batches.iter().any(is_late) {
             return Ok(Ended::Lost(Vec::new()));
         }
         let asked: Vec<_> = chosen.iter().map(|(member, _)| member.clone()).collect();

@@ -345,11 +345,13 @@ impl Servers {
         loop {
             changed.mark_unchanged();
             let now = Instant::now();
-            let is_late = now >= limit;
+            let is_end = deadline.is_some_and(|end| now >= end);
             let (found, answers_by, wake) = {
                 let mut members = self.members.lock();
                 self.begin_attempts(&mut members, now);
                 let is_known = members.is_known(wanted);
+                // After the deadline, attempts under way have their time. Others do not begin.
+                let is_late = now >= limit || (is_end && members.is_known(Wanted::All));
                 let answers_by = begun + members.patience();
                 let may_choose = is_known || is_late || now >= answers_by;
                 let found = if may_choose { choose(&mut members) } else { None };
@@ -358,10 +360,7 @@ impl Servers {
                     None if self.cluster.is_some() && members.have_no_successor() => Err(self.over()),
                     None => match members.refusal() {
                         Some(error) if is_known => Err(error),
-                        _ if is_late => {
-                            let is_end = deadline.is_some_and(|end| now >= end);
-                            Err(unreached(&self.endpoint, &members.reasons(), begun.elapsed(), is_end))
-                        }
+                        _ if is_late => Err(unreached(&self.endpoint, &members.reasons(), begun.elapsed(), is_end)),
                         _ => Ok(None),
                     },
                 };

@@ -203,7 +203,7 @@ impl Link {
         self.is_over.store(true, Relaxed);
         self.set_broken();
         if let Some((shard, _)) = self.shard.get() {
-            self.connections.priorities.forget(*shard);
+            self.connections.priorities.end(*shard, &self.server);
         }
     }
 

@@ -43,18 +43,29 @@ impl ShardPriorities {
         self.0.lock().forget(shard);
     }
 
+    /// Forgets a shard whose server was stopped for good, unless another server is that shard by now.
+    pub fn end(&self, shard: u32, server: &Bytes) {
+        let mut state = self.0.lock();
+        if state.servers.get(&shard) == Some(server) {
+            state.forget(shard);
+        }
+    }
+
     /// Notes what a server that is a shard has told of a table. Answers of several streams may come late.
     pub fn note(&self, shard: u32, server: &Bytes, table: &str, seen: LargestSeen) {
         let mut state = self.0.lock();
         if state.servers.get(&shard) != Some(server) || !(seen.priority.is_finite() && seen.priority >= 0.0) {
             return;
         }
-        if !state.tables.contains_key(table) {
-            state.tables.insert(table.to_owned(), HashMap::new());
-        }
-        let Some(of_shards) = state.tables.get_mut(table) else { return };
-        let most_resets = of_shards.values().map(|told| told.resets).max().unwrap_or(0);
-        let told = of_shards.entry(shard).or_insert(Told { seen, resets: most_resets });
+        let of_shards = match state.tables.get_mut(table) {
+            Some(of_shards) => of_shards,
+            None => state.tables.entry(table.to_owned()).or_default(),
+        };
+        let Some(told) = of_shards.get_mut(&shard) else {
+            let resets = of_shards.values().map(|told| told.resets).max().unwrap_or(0);
+            of_shards.insert(shard, Told { seen, resets });
+            return;
+        };
         if seen.epoch < told.seen.epoch {
             return;
         }
@@ -122,6 +133,17 @@ mod tests {
         assert_eq!(known.others(3, "table"), None, "its epoch is not known");
         known.note(2, &B, "table", seen(7.0, 20));
         assert_eq!(known.others(1, "table"), Some(seen(7.0, 10)));
+    }
+
+    #[test]
+    fn the_end_of_a_server_forgets_no_newer_one_of_the_same_shard() {
+        let known = two();
+        known.set_server("replay", 1, &Bytes::from_static(b"server c"));
+        known.note(1, &Bytes::from_static(b"server c"), "table", seen(4.0, 30));
+        known.end(1, &A);
+        assert_eq!(known.others(2, "table"), Some(seen(4.0, 20)));
+        known.end(1, &Bytes::from_static(b"server c"));
+        assert_eq!(known.others(2, "table"), None);
     }
 
     #[test]

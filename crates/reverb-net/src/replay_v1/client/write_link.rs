@@ -172,8 +172,8 @@ impl Sender<'_> {
         Ok(request)
     }
 
-    /// Makes the message of an item, with what other shards have seen of its table. For a server that does not know its largest priority, that is filled in as far as
-    /// this process knows it.
+    /// Makes the message of an item, with what other shards have seen of its table. For a server that does not know its
+    /// largest priority, that is filled in as far as this process knows it.
     fn item_message(&self, item: &WriterItem) -> WriteItem {
         let others = self.connection.others(&item.table, item.priority.takes_largest);
         let mut message = WriteItem { others, ..write_item_to_wire(item) };

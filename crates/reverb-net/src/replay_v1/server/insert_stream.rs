@@ -215,12 +215,11 @@ impl InsertStreamTask {
                 match groups.last_mut() {
                     // Neighbours are one insert: rows of different shapes come in a chunk each.
                     Some(last) if last.table.name() == batch.table => {
-                        last.items.extend(items_from_wire(batch, &last.table, &chunks)?);
+                        last.items.extend(items_from_wire(batch, &chunks)?);
                     }
                     _ => {
                         let table = self.replay.served(&batch.table)?;
-                        let items = items_from_wire(batch, &table, &chunks)?;
-                        groups.push(InsertGroup { table, items });
+                        groups.push(InsertGroup { table, items: items_from_wire(batch, &chunks)? });
                     }
                 }
             }

@@ -551,7 +551,7 @@ mod tests {
         let layout = Layout::new(2048, [(DType::UInt8, smallvec::smallvec![1024], 0)]).unwrap();
         let chunk = Arc::new(chunk_of(layout, vec![1; 2 << 20]).compress(Codec::Lz4, &[]));
         let trajectory = Trajectory::rows(chunk, 0, 1).unwrap();
-        let item = NewItem { key: 1, priority: 1.0, takes_largest: false, times_sampled: 0, trajectory };
+        let item = NewItem { key: 1, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
         assert!(matches!(table.insert(vec![item], here()), Call::Done(Ok(()))));
         let replay = Replay::new(vec![table], 8 << 20).unwrap();
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));

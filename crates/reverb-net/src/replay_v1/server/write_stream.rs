@@ -258,7 +258,7 @@ impl WriteStreamTask {
         if self.replay.shard().is_some() && !self.told_tables.iter().any(|told| told.name() == message.table) {
             self.told_tables.push(table.clone());
         }
-        let item = write_item_from_wire(message, table, &self.known)?;
+        let item = write_item_from_wire(message, &self.known)?;
         let waited = self.queue.num_waiting();
         self.queue.push(table, Arrival { sequence, item, is_validated: !message.not_validated }, done);
         if self.queue.num_waiting() > waited {

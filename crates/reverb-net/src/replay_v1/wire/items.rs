@@ -1,12 +1,11 @@
 //! Converts items of inserts and of writers to messages and back.
 
 use super::chunks::{LayoutCache, chunks_from_wire, decoded_bytes};
-use super::shards::priority_beside;
+use super::shards::others_from_wire;
 use crate::grpc::held_memory::columns_bytes;
 use crate::replay_v1::proto::{self as replay, ItemBatch};
 use reverb_core::writer::{CellRun, Selection, WriterItem};
-use reverb_core::{Chunk, Error, NewItem, NewPriority, Result, Slice, Trajectory, TrajectoryColumn};
-use reverb_service::TableHandle;
+use reverb_core::{Chunk, Error, NewItem, Result, Slice, Trajectory, TrajectoryColumn};
 use reverb_service::insert::check_size;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,15 +26,11 @@ pub fn insert_chunks_from_wire(
     Ok(known)
 }
 
-/// Checks and converts the items of an insert for a table.
+/// Checks and converts the items of an insert for one table.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if an item does not match the chunks.
-pub fn items_from_wire(
-    batch: ItemBatch,
-    table: &TableHandle,
-    chunks: &HashMap<u64, Arc<Chunk>>,
-) -> Result<Vec<NewItem>> {
+pub fn items_from_wire(batch: ItemBatch, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<Vec<NewItem>> {
     let count = batch.keys.len();
     if batch.priorities.len() != 1 && batch.priorities.len() != count {
         return Err(Error::invalid(format!(
@@ -45,15 +40,16 @@ pub fn items_from_wire(
         )));
     }
     let trajectories = trajectories_from_wire(&batch, chunks)?;
-    let takes_largest = batch.takes_largest;
-    let given = batch.priorities.iter().map(|&value| NewPriority { value, takes_largest });
-    let priorities: Vec<_> = given.map(|given| priority_beside(table, given, batch.others.as_ref())).collect();
+    let priority = |index: usize| batch.priorities[if batch.priorities.len() == 1 { 0 } else { index }];
     let items = batch.keys.iter().zip(trajectories).enumerate();
     Ok(items
-        .map(|(index, (&key, trajectory))| {
-            let NewPriority { value: priority, takes_largest } =
-                priorities[if priorities.len() == 1 { 0 } else { index }];
-            NewItem { key, priority, takes_largest, times_sampled: 0, trajectory }
+        .map(|(index, (&key, trajectory))| NewItem {
+            key,
+            priority: priority(index),
+            takes_largest: batch.takes_largest,
+            others: others_from_wire(batch.others.as_ref()),
+            times_sampled: 0,
+            trajectory,
         })
         .collect())
 }
@@ -115,19 +111,15 @@ fn find_chunk(chunks: &HashMap<u64, Arc<Chunk>>, key: u64) -> Result<&Arc<Chunk>
     chunks.get(&key).ok_or_else(|| Error::invalid(format!("Could not find sequence chunk {key}.")))
 }
 
-/// Checks and converts an item of a writer for a table, given its chunks.
-pub fn write_item_from_wire(
-    item: &replay::WriteItem,
-    table: &TableHandle,
-    chunks: &HashMap<u64, Arc<Chunk>>,
-) -> Result<NewItem> {
+/// Checks and converts an item of a writer, given its chunks.
+pub fn write_item_from_wire(item: &replay::WriteItem, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<NewItem> {
     let trajectory = match &item.trajectory {
         Some(trajectory) => trajectory_from_wire(trajectory, chunks)?,
         None => Trajectory::rows(find_chunk(chunks, item.chunk_key)?.clone(), item.first_row, item.rows)?,
     };
-    let given = NewPriority { value: item.priority, takes_largest: item.takes_largest };
-    let NewPriority { value: priority, takes_largest } = priority_beside(table, given, item.others.as_ref());
-    Ok(NewItem { key: item.key, priority, takes_largest, times_sampled: 0, trajectory })
+    let (key, priority, takes_largest) = (item.key, item.priority, item.takes_largest);
+    let others = others_from_wire(item.others.as_ref());
+    Ok(NewItem { key, priority, takes_largest, others, times_sampled: 0, trajectory })
 }
 
 /// Converts an item of a writer to a message. Its chunks must be closed.

@@ -2,7 +2,7 @@
 
 use super::races::report_to_wire;
 use crate::replay_v1::proto as replay;
-use reverb_core::{Error, KeySlots, LargestSeen, NewPriority, RaceReport, Result};
+use reverb_core::{Error, KeySlots, LargestSeen, RaceReport, Result};
 use reverb_service::{Load, Replay, Shard, TableHandle};
 
 /// Says which shard a server is. `None` if it is none.
@@ -54,10 +54,9 @@ pub fn others_to_wire(LargestSeen { priority, epoch }: LargestSeen) -> replay::O
     replay::OtherShards { largest_priority: priority, epoch }
 }
 
-/// Returns the priority of an item, whose client may know of other shards.
-pub fn priority_beside(table: &TableHandle, given: NewPriority, others: Option<&replay::OtherShards>) -> NewPriority {
-    let Some(&replay::OtherShards { largest_priority: priority, epoch }) = others else { return given };
-    table.with_table(|table| table.largest_of_all(given, LargestSeen { priority, epoch }))
+/// Returns what the client of an item knows of the other shards.
+pub fn others_from_wire(others: Option<&replay::OtherShards>) -> Option<Box<LargestSeen>> {
+    others.map(|&replay::OtherShards { largest_priority: priority, epoch }| Box::new(LargestSeen { priority, epoch }))
 }
 
 /// Returns how full a shard is.

@@ -181,9 +181,9 @@ impl RoomMember {
             let texts = |endpoints: &[Endpoint]| -> Vec<String> {
                 endpoints.iter().map(|endpoint| endpoint.address.text().to_owned()).collect()
             };
-            let is_new = texts(&state.endpoints) != texts(&endpoints);
+            let new = texts(&endpoints);
+            let is_new = texts(&state.endpoints) != new;
             if is_new {
-                let new = texts(&endpoints);
                 state.reached.retain(|address, _| new.contains(address));
                 state.endpoints = endpoints;
             }
@@ -395,7 +395,7 @@ impl RoomMember {
         self.state.lock().chosen.push((shard, count, Instant::now()));
     }
 
-    /// Gives samples up that were chosen at a shard which has not counted them.
+    /// Gives samples up that were chosen at a shard which has refused the choice, and so has not counted them.
     pub fn lose(&self, shard: u32, count: u64) {
         self.change(|state| {
             let count = remove_chosen(&mut state.chosen, shard, count);

@@ -83,7 +83,7 @@ impl Taken {
         self.used.room().choose(shard, count);
     }
 
-    /// Notes that a shard has not counted samples that were chosen there.
+    /// Notes that a shard has refused a choice, and so has not counted its samples.
     pub fn lose(&self, shard: u32, count: u64) {
         self.used.room().lose(shard, count);
     }
