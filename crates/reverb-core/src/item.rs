@@ -1,6 +1,6 @@
 //! Items before they enter a table, as a table shows them, and as it draws them.
 
-use crate::{ItemKey, LargestSeen, Trajectory};
+use crate::{ItemKey, Trajectory};
 use std::sync::Arc;
 
 /// An item that is not in a table yet.
@@ -20,6 +20,15 @@ pub struct NewItem {
     pub times_sampled: i32,
     /// The data.
     pub trajectory: Trajectory,
+}
+
+/// The largest priority that tables have seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LargestSeen {
+    /// The largest finite priority of inserts and updates since the last reset. 0 before the first above 0.
+    pub priority: f64,
+    /// A number of one of the tables that rises with each of its resets.
+    pub epoch: u64,
 }
 
 /// The priority that a caller gives to an item.

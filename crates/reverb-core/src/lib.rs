@@ -51,7 +51,7 @@ pub use effect::{Confirmation, Counters, Effect, WriterId};
 pub use encoding::{Codec, Encoding};
 pub use error::{Error, Result};
 pub use importance::importance_weights;
-pub use item::{Drawn, ItemView, NewItem, NewPriority};
+pub use item::{Drawn, ItemView, LargestSeen, NewItem, NewPriority};
 pub use key::{
     ChunkKey, EpisodeId, ItemKey, ItemKeys, KeySlots, MAX_SHARDS, NUM_SLOTS, item_key_in, item_keys_in, random_key,
 };
@@ -66,9 +66,9 @@ pub use selector::SelectorKind;
 pub use signature::{ArrayType, Signature};
 pub use table::{
     ClientCounts, CopiedBatch, CopiedDraws, Delivery, DrawnSlot, FIGURES, Figure, FigureValue, ItemNumbers, ItemPages,
-    LOG2_BUCKETS, LargestSeen, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts,
-    PeekSearch, RemovalCounts, RemovalReason, Replay, Shrinking, Table, TableChanges, TableConfig, TableInfo,
-    TableSnapshot, WAIT_BOUNDS, WaitHistogram, WaitingBatches,
+    LOG2_BUCKETS, LimiterKind, LimiterView, Log2Histogram, Metric, MetricKind, OldContents, OldCounts, PeekSearch,
+    RemovalCounts, RemovalReason, Replay, Shrinking, Table, TableChanges, TableConfig, TableInfo, TableSnapshot,
+    WAIT_BOUNDS, WaitHistogram, WaitingBatches,
 };
 pub use tensor::{DType, Shape, TensorSpec, shape_text};
 pub use trajectory::{Slice, Trajectory, TrajectoryColumn};

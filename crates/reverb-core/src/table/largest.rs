@@ -1,15 +1,7 @@
 //! The largest priority of a table that is one of several, the shards of a cluster.
 
 use super::contents::Table;
-
-/// The largest priority that tables have seen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LargestSeen {
-    /// The largest finite priority of inserts and updates since the last reset. 0 before the first above 0.
-    pub priority: f64,
-    /// A number of one of the tables that rises with each of its resets.
-    pub epoch: u64,
-}
+use crate::LargestSeen;
 
 impl Table {
     /// Returns the largest priority that the table has seen.

@@ -44,7 +44,6 @@ pub use copied::{CopiedBatch, CopiedDraws, DrawnSlot};
 pub use figures::{ClientCounts, FIGURES, Figure, FigureValue, Metric, MetricKind, TableInfo};
 pub use histograms::{LOG2_BUCKETS, Log2Histogram, WAIT_BOUNDS, WaitHistogram};
 pub use in_flight::Delivery;
-pub use largest::LargestSeen;
 pub use limiter_words::{LimiterKind, LimiterView, WaitingBatches};
 pub use pages::{ItemNumbers, ItemPages};
 pub use peek::PeekSearch;
