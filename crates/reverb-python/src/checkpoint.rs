@@ -53,6 +53,8 @@ impl Checkpointer {
             is_temporary,
             must_be_writable,
             load,
+            durability: None,
+            accept_loss: false,
         };
         Self { options }
     }

@@ -57,6 +57,25 @@ pub struct StoreStatus {
     pub restored_saved_at: Option<SystemTime>,
     /// Saved states, newest first.
     pub saved: Vec<SavedState>,
+    /// The log of changes since the newest state. `None` if there is none.
+    pub log: Option<StoreLog>,
+}
+
+/// What a store tells of its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreLog {
+    /// What a confirmed change survives: `process` or `power`.
+    pub mode: &'static str,
+    /// Number of bytes of all segments.
+    pub size_bytes: u64,
+    /// Time since the last sync. Zero if nothing was written since.
+    pub sync_age: Duration,
+    /// Time after which what was written is synced at the latest.
+    pub sync_interval: Duration,
+    /// Whether the disk has too little free space for the next segments and a save.
+    pub is_low: bool,
+    /// What has closed the log. `None` while it works.
+    pub failure: Option<String>,
 }
 
 /// Progress of a save or of a load.

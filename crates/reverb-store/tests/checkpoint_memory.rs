@@ -206,6 +206,8 @@ fn restore(folder: &Path) -> Result<(), Error> {
         save_on_stop: false,
         is_temporary: false,
         must_be_writable: false,
+        durability: None,
+        accept_loss: false,
         load,
     };
     let record = decode_table(&table()).unwrap();

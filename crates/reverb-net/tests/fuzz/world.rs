@@ -266,6 +266,8 @@ fn options() -> CheckpointOptions {
         save_on_stop: false,
         is_temporary: false,
         must_be_writable: false,
+        durability: None,
+        accept_loss: false,
         load: LoadOptions::default(),
     }
 }

@@ -7,6 +7,12 @@ use std::sync::Arc;
 
 /// Keeps the effects of tables. No answer leaves before the effects that it tells of are kept.
 pub trait Journal: Debug + Send + Sync {
+    /// Checks that a change which has to be confirmed can be. Called before the table is changed.
+    ///
+    /// # Errors
+    /// [`Error::Storage`](reverb_core::Error::Storage) while the journal is closed by a failure. The tables are unchanged.
+    fn check(&self) -> Result<()>;
+
     /// Drains the tables, and returns once all effects that they had noted before the call are kept so well. Called
     /// without the locks of the tables. Other threads may change them meanwhile.
     ///

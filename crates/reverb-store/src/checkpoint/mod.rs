@@ -33,6 +33,6 @@ mod status;
 pub use checkpointer::Checkpointer;
 pub use definition::OptionTexts;
 pub use load::SizeLimit;
-pub use options::{CheckpointOptions, Definitions, LoadOptions};
+pub use options::{CheckpointOptions, Definitions, Durability, LoadOptions};
 pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify};
 pub use restore::{Plan, PlannedTable};

@@ -1,5 +1,6 @@
 //! Options of saving and loading checkpoints.
 
+use crate::log::Mode;
 use reverb_core::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +28,21 @@ pub struct CheckpointOptions {
     pub must_be_writable: bool,
     /// Options of loading.
     pub load: LoadOptions,
+    /// What keeps confirmed changes between saves. `None` if nothing does.
+    pub durability: Option<Durability>,
+    /// Whether a log that cannot be trusted, or that would not be replayed, is set aside. Otherwise it is refused.
+    pub accept_loss: bool,
+}
+
+/// A log of all changes between saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Durability {
+    /// What a confirmed change survives.
+    pub mode: Mode,
+    /// Time after which what was written is synced at the latest.
+    pub sync_interval: Duration,
+    /// Number of bytes of the log after which a checkpoint is saved. `None` for those of the tables, 1 GiB at least.
+    pub max_log_bytes: Option<u64>,
 }
 
 /// Options of loading a checkpoint.

@@ -322,6 +322,8 @@ fn a_folder_that_must_be_writable_and_is_not_is_refused() {
     assert!(matches!(saver.save(&[]), Err(Error::Storage(_))));
     let good = Checkpointer::open(reverb_store::checkpoint::CheckpointOptions {
         must_be_writable: true,
+        durability: None,
+        accept_loss: false,
         ..options(&folder.join("root"))
     });
     good.unwrap().save(&[]).unwrap();

@@ -56,6 +56,8 @@ pub fn options_of(root: &Path, keep: usize, load: LoadOptions) -> CheckpointOpti
         save_on_stop: false,
         is_temporary: false,
         must_be_writable: false,
+        durability: None,
+        accept_loss: false,
         load,
     }
 }

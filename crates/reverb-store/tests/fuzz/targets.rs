@@ -181,6 +181,8 @@ fn options(root: PathBuf, load: LoadOptions) -> CheckpointOptions {
         save_on_stop: false,
         is_temporary: false,
         must_be_writable: false,
+        durability: None,
+        accept_loss: false,
         load,
     }
 }
