@@ -5,6 +5,7 @@ use super::folder::{Position, SegmentName, read_header, segments};
 use super::options::{LogOptions, Mode, Start};
 use super::payload::{Payload, Source};
 use super::progress::Progress;
+use super::segment::Segment;
 use super::shared::{Shared, Spare};
 use super::upkeep;
 use super::writer::Writer;
@@ -48,59 +49,33 @@ pub struct LogStatus {
 
 impl Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("folder", &self.shared.folder).finish_non_exhaustive()
+        f.debug_struct("Log").field("folder", &self.shared.fence.folder).finish_non_exhaustive()
     }
 }
 
 impl Log {
-    /// Begins an epoch of a log in a folder, with a thread of its own for syncs.
+    /// Begins an epoch of the log in the folder that was claimed. The caller calls [`Log::tick`] or [`Log::with_thread`].
     ///
     /// # Errors
-    /// [`Error::Storage`] if the first segment cannot be made or was made before; [`Error::Internal`] if no thread
-    /// starts. The log must be recovered again before another start.
-    pub fn start(
-        disk: Arc<dyn LogDisk>,
-        folder: &Path,
-        start: Start,
-        fence: Fence,
-        options: LogOptions,
-    ) -> Result<Self> {
-        let log = Self::start_without_thread(disk, folder, start, fence, options)?;
-        let shared = log.shared.clone();
-        let thread = std::thread::Builder::new().name("reverb-sync".into()).spawn(move || upkeep::run(&shared));
-        let thread = thread.map_err(|error| Error::Internal(format!("cannot start a thread: {error}")))?;
-        *log.thread.lock() = Some(thread);
-        Ok(log)
-    }
-
-    /// Begins an epoch of a log that has no thread: the caller calls [`Log::tick`].
-    ///
-    /// # Errors
-    /// As [`Log::start`].
-    pub fn start_without_thread(
-        disk: Arc<dyn LogDisk>,
-        folder: &Path,
-        start: Start,
-        fence: Fence,
-        options: LogOptions,
-    ) -> Result<Self> {
-        fence.check(&*disk)?;
+    /// [`Error::Storage`] if another server has claimed the folder since, or if the first segment cannot be made or was
+    /// made before. The log must be recovered again before another start.
+    pub fn start(fence: Fence, start: Start, options: LogOptions) -> Result<Self> {
+        fence.check()?;
+        let (disk, folder) = (&*fence.disk, &*fence.folder);
         let Start { mut position, synced_through } = start;
-        let older = older_epochs(&*disk, folder)?;
-        refuse_used(&*disk, folder, start)?;
+        let older = older_epochs(disk, folder)?;
+        refuse_used(disk, folder, start)?;
         // A start that has failed may have left a segment.
         position.epoch = older.last().map_or(0, |(last, _)| last + 1).max(position.epoch);
         let LogOptions { mode, sync_interval, segment_bytes, boot_id, clock } = options;
         let name = |number| SegmentName { epoch: position.epoch, number };
-        let first = super::segment::Segment::create(&*disk, folder, name(0), segment_bytes)?;
+        let first = Segment::create(disk, folder, name(0), segment_bytes)?;
         let ids = (position.log_id, boot_id.unwrap_or_default());
         let writer = Writer::begin(Arc::new(first), ids, (position.lsn, synced_through), segment_bytes)?;
         writer.segment.sync()?;
         let progress = Progress::begin(&writer, synced_through, older, clock());
         let needs_mark = progress.lacks_mark();
         let shared = Shared {
-            disk,
-            folder: folder.into(),
             mode,
             sync_interval,
             segment_bytes,
@@ -118,6 +93,18 @@ impl Log {
         }
         let (thread, next_epoch) = (Mutex::new(None), Mutex::new(position.epoch + 1));
         Ok(Self { shared: Arc::new(shared), began: position, generation: fork::generation(), thread, next_epoch })
+    }
+
+    /// Gives the log a thread of its own, which calls [`Log::tick`] whenever something is due.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if no thread starts.
+    pub fn with_thread(self) -> Result<Self> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("reverb-sync".into()).spawn(move || upkeep::run(&shared));
+        let thread = thread.map_err(|error| Error::Internal(format!("cannot start a thread: {error}")))?;
+        *self.thread.lock() = Some(thread);
+        Ok(self)
     }
 
     /// Returns where the first epoch of this log begins.
@@ -172,7 +159,7 @@ impl Log {
         self.check_process()?;
         let mut next_epoch = self.next_epoch.lock();
         let shared = &*self.shared;
-        shared.fence.check(&*shared.disk).map_err(|error| shared.close(&mut shared.progress.lock(), &error))?;
+        shared.fence.check().map_err(|error| shared.close(&mut shared.progress.lock(), &error))?;
         let epoch = *next_epoch;
         // A segment that cannot be made may stay.
         *next_epoch += 1;
@@ -195,7 +182,7 @@ impl Log {
         drop(progress);
         if let Some(unused) = unused {
             // One that stays does no harm.
-            let _stays = unused.remove(&*shared.disk);
+            let _stays = unused.remove(&*shared.fence.disk);
         }
         Ok((position, value))
     }
@@ -209,7 +196,7 @@ impl Log {
         let shared = &*self.shared;
         let current = shared.progress.lock().segment.name.epoch;
         let epoch = epoch.min(current);
-        let (disk, folder) = (&*shared.disk, &*shared.folder);
+        let (disk, folder) = (&*shared.fence.disk, &*shared.fence.folder);
         for name in segments(disk, folder)?.into_iter().filter(|name| name.epoch < epoch) {
             let path = name.path(folder);
             disk.remove_file(&path).map_err(|error| storage_error("cannot remove", &path, &error))?;

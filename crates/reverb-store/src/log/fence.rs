@@ -3,10 +3,11 @@
 //! The lock of the folder (`lock.rs`) keeps servers of one machine apart. It may not reach other machines: a shard that
 //! was cut off goes on while another machine has started its successor on the same storage.
 
-use crate::disk::{Disk, storage_error};
+use crate::disk::{Disk, LogDisk, storage_error};
 use reverb_core::{Error, Result};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Name of the file.
 const FILE: &str = "log-generation";
@@ -16,6 +17,9 @@ const MAX_BYTES: u64 = 128;
 /// The claim of a server on the log in a folder.
 #[derive(Debug)]
 pub struct Fence {
+    /// The disk and the folder of the log.
+    pub(super) disk: Arc<dyn LogDisk>,
+    pub(super) folder: PathBuf,
     path: PathBuf,
     generation: u64,
     /// The content of the file while nobody else has claimed the folder.
@@ -23,14 +27,13 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Claims the folder. A server that claimed it before closes its log when it looks at the file next. Call this
-    /// before the log is recovered.
+    /// Claims the folder. A server that claimed it before closes its log when it looks at the file next.
     ///
     /// # Errors
     /// [`Error::Storage`] if the file cannot be read, written or synced.
-    pub fn claim(disk: &dyn Disk, folder: &Path) -> Result<Self> {
+    pub fn claim(disk: Arc<dyn LogDisk>, folder: &Path) -> Result<Self> {
         let path = folder.join(FILE);
-        let before = match read(disk, &path) {
+        let before = match read(&*disk, &path) {
             // A damaged number does no harm: the random part tells servers apart.
             Ok(content) => generation_of(&content).unwrap_or(0),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -47,7 +50,7 @@ impl Fence {
             disk.sync_dir(folder)
         };
         match write() {
-            Ok(()) => Ok(Self { path, generation, content }),
+            Ok(()) => Ok(Self { disk, folder: folder.into(), path, generation, content }),
             Err(error) => {
                 let _stays = disk.remove_file(&new);
                 Err(storage_error("cannot write", &path, &error))
@@ -59,8 +62,8 @@ impl Fence {
     ///
     /// # Errors
     /// [`Error::Storage`] if another server has, or if the file cannot be read.
-    pub fn check(&self, disk: &dyn Disk) -> Result<()> {
-        let found = read(disk, &self.path).map_err(|error| storage_error("cannot read", &self.path, &error))?;
+    pub fn check(&self) -> Result<()> {
+        let found = read(&*self.disk, &self.path).map_err(|error| storage_error("cannot read", &self.path, &error))?;
         if found == self.content.as_bytes() {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Recovery of a log after a crash: replays its frames and cuts the torn tail.
 
+use super::fence::Fence;
 use super::folder::{Position, segments};
 use super::format::Id;
 use super::options::Start;
@@ -24,20 +25,15 @@ pub struct Recovered {
 }
 
 /// Replays a log from a position on, cuts its torn tail, and waits until what is left is on disk. `boot_id` is that of
-/// this boot. The caller has claimed the folder ([`super::Fence`]).
+/// this boot.
 ///
 /// # Errors
 /// [`reverb_core::Error::DataLoss`] if frames are missing or damaged that a crash cannot have torn, or if the log is
 /// another one. All frames before those were replayed, and no file was changed: [`super::set_aside`] makes room for a new
 /// log, which begins with a checkpoint of what was replayed. [`reverb_core::Error::Storage`] if a file cannot be read or
 /// changed; and errors of `replay`, after which no file is changed.
-pub fn recover(
-    disk: &dyn LogDisk,
-    folder: &Path,
-    from: Position,
-    boot_id: Option<Id>,
-    replay: Replay<'_>,
-) -> Result<Recovered> {
+pub fn recover(fence: &Fence, from: Position, boot_id: Option<Id>, replay: Replay<'_>) -> Result<Recovered> {
+    let (disk, folder) = (&*fence.disk, &*fence.folder);
     let walk = walk(disk, folder, from, boot_id, replay)?;
     cut(disk, folder, &walk)?;
     if walk.torn_bytes > 0 {

@@ -11,10 +11,8 @@ use super::payload::Payload;
 use super::progress::Progress;
 use super::segment::Segment;
 use super::writer::Writer;
-use crate::disk::LogDisk;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reverb_core::{Error, Result};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +27,6 @@ pub struct Spare {
 
 /// What all threads of a log share.
 pub struct Shared {
-    pub disk: Arc<dyn LogDisk>,
-    pub folder: PathBuf,
     pub mode: Mode,
     pub sync_interval: Duration,
     pub segment_bytes: u64,
@@ -108,7 +104,7 @@ impl Shared {
     /// Appends a frame, in a new segment if it does not fit in this one.
     pub fn append(&self, writer: &mut Writer, payload: &Payload, synced: u64) -> Result<()> {
         writer.append(payload, synced, &|| {
-            self.fence.check(&*self.disk)?;
+            self.fence.check()?;
             self.next_segment()
         })
     }
@@ -131,7 +127,7 @@ impl Shared {
 
     /// Makes a segment.
     pub fn make(&self, name: SegmentName) -> Result<Arc<Segment>> {
-        Segment::create(&*self.disk, &self.folder, name, self.segment_bytes).map(Arc::new)
+        Segment::create(&*self.fence.disk, &self.fence.folder, name, self.segment_bytes).map(Arc::new)
     }
 
     /// Waits until the group, which is written, is synced. Syncs unless another thread does.
@@ -157,7 +153,7 @@ impl Shared {
         }
         progress.is_syncing = true;
         let result = MutexGuard::unlocked(progress, || {
-            self.fence.check(&*self.disk)?;
+            self.fence.check()?;
             segments.iter().try_for_each(|segment| segment.sync())
         });
         progress.is_syncing = false;
@@ -190,7 +186,7 @@ impl Shared {
         if now.saturating_duration_since(progress.last_check) <= self.sync_interval {
             return Ok(());
         }
-        match MutexGuard::unlocked(progress, || self.fence.check(&*self.disk)) {
+        match MutexGuard::unlocked(progress, || self.fence.check()) {
             Ok(()) => progress.last_check = now,
             Err(error) => return Err(self.close(progress, &error)),
         }
@@ -200,7 +196,7 @@ impl Shared {
     /// Closes the log for good, unless it is closed, and returns the error that all callers get from now on.
     pub fn close(&self, progress: &mut Progress, cause: &Error) -> Error {
         let failure = progress.failure.get_or_insert_with(|| {
-            let folder = self.folder.display();
+            let folder = self.fence.folder.display();
             tracing::error!("the log in {folder} is closed: {cause}");
             Error::Storage(format!(
                 "the log in {folder} is closed, and changes that were not confirmed may or may not be there after a \

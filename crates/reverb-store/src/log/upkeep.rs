@@ -34,7 +34,7 @@ fn make_spare(shared: &Shared) -> Result<()> {
     if spare.segment.is_some() {
         return Ok(());
     }
-    shared.fence.check(&*shared.disk)?;
+    shared.fence.check()?;
     shared.make_ahead(&mut spare)
 }
 
@@ -78,13 +78,13 @@ fn watch_space(shared: &Shared) {
     progress.last_look = Some(now);
     drop(progress);
     // A system that does not answer this may still write.
-    let Ok(free) = shared.disk.free_space(&shared.folder) else { return };
+    let Ok(free) = shared.fence.disk.free_space(&shared.fence.folder) else { return };
     let mut progress = shared.progress.lock();
     let is_low = free < (2 * shared.segment_bytes).saturating_add(progress.reserve_bytes);
     if is_low && !progress.is_low {
         tracing::warn!(
             "{} has {free} bytes left, less than two segments of the log and {} bytes for a checkpoint",
-            shared.folder.display(),
+            shared.fence.folder.display(),
             progress.reserve_bytes
         );
     }

@@ -1,11 +1,11 @@
 //! Epochs, marks, fences, and the end of logs.
 
 use crate::crash_disk::{CrashDisk, Fault, Left};
-use crate::world::{BOOTS, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, live, recovered, recovered_from};
+use crate::world::{BOOTS, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, claim, live, recovered, recovered_from};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
-use reverb_store::log::{Fence, Mode, Payload, Source, Start};
+use reverb_store::log::{Mode, Payload, Source, Start};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn a_server_that_was_replaced_confirms_nothing_after_a_pause_or_a_sync() {
         for way in 0..4 {
             let (disk, mut owner) = owner(mode);
             owner.commit();
-            Fence::claim(&disk, Path::new(FOLDER)).unwrap();
+            claim(&disk).unwrap();
             match way {
                 0 => owner.clock.advance(INTERVAL + Duration::from_millis(1)),
                 // Until a segment is full.

@@ -22,7 +22,7 @@ fn life(disk: &CrashDisk, mode: Mode, start: Start, story: Story, call: u64) -> 
 
 /// Recovers after a loss of power, after a second one during the recovery.
 fn recover_twice(disk: &CrashDisk, story: &Story, random: &mut SmallRng) -> (CrashDisk, u32, Option<Start>) {
-    disk.fail(random.random_range(0..30), Fault::Ends, true);
+    disk.fail(random.random_range(0..36), Fault::Ends, true);
     // The second loss of power is in another boot than the first, or the process is only killed.
     let first = recovered(disk, story, BOOTS[1]);
     let left = LEFT[random.random_range(0..LEFT.len())];

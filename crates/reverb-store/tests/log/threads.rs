@@ -1,15 +1,15 @@
 //! Many threads that commit at the same time.
 
 use crate::crash_disk::{CrashDisk, Fault, LEFT};
-use crate::world::{BOOTS, Clock, FOLDER};
+use crate::world::{BOOTS, Clock, claim};
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Result;
-use reverb_store::disk::{LogDisk, RealDisk};
+use reverb_store::disk::RealDisk;
 use reverb_store::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, Start, boot_id, recover};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -51,9 +51,9 @@ fn commit_all(log: &Log, count: u32, pause: impl Fn(u32) + Sync) -> Vec<u32> {
 }
 
 /// How many changes of each thread are recovered. Each comes once, in the order of its thread.
-fn recovered(disk: &dyn LogDisk, folder: &Path, from: Position, boot: Option<[u8; 16]>) -> Result<Vec<u32>> {
+fn recovered(fence: &Fence, from: Position, boot: Option<[u8; 16]>) -> Result<Vec<u32>> {
     let mut counts = vec![0; THREADS as usize];
-    recover(disk, folder, from, boot, &mut |_, payload| {
+    recover(fence, from, boot, &mut |_, payload| {
         for change in payload.chunks(8) {
             let [thread, number] = [0, 4].map(|at| u32::from_le_bytes(change[at..at + 4].try_into().unwrap()));
             assert_eq!(number, counts[thread as usize]);
@@ -74,15 +74,14 @@ fn temp_dir() -> PathBuf {
 fn changes_of_many_threads_are_on_a_real_disk_once() {
     for mode in [Mode::Process, Mode::Power] {
         let folder = temp_dir();
-        let disk = Arc::new(RealDisk);
-        let fence = Fence::claim(&*disk, &folder).unwrap();
+        let claim = || Fence::claim(Arc::new(RealDisk), &folder).unwrap();
         let options = LogOptions { segment_bytes: 1 << 16, ..LogOptions::new(mode, Duration::from_millis(5)) };
-        let log = Log::start(disk.clone(), &folder, Start::fresh(), fence, options).unwrap();
+        let log = Log::start(claim(), Start::fresh(), options).unwrap().with_thread().unwrap();
         let from = log.began();
         let count = if mode == Mode::Power { 200 } else { 2000 };
         assert_eq!(commit_all(&log, count, |_| ()), [count; THREADS as usize]);
         log.stop().unwrap();
-        assert_eq!(recovered(&*disk, &folder, from, boot_id()).unwrap(), [count; THREADS as usize]);
+        assert_eq!(recovered(&claim(), from, boot_id()).unwrap(), [count; THREADS as usize]);
         assert!(log.status().unwrap().bytes > if mode == Mode::Power { 10_000 } else { 1 << 16 });
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -93,17 +92,16 @@ fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
     for mode in [Mode::Process, Mode::Power] {
         for seed in 0..60 {
             let disk = CrashDisk::of(&BTreeMap::new());
-            let fence = Fence::claim(&disk, Path::new(FOLDER)).unwrap();
             let options = Clock::default().options(mode);
-            let shared = Arc::new(disk.clone());
-            let log = Log::start_without_thread(shared, Path::new(FOLDER), Start::fresh(), fence, options).unwrap();
+            let log = Log::start(claim(&disk).unwrap(), Start::fresh(), options).unwrap();
             disk.fail(seed * 7, Fault::Ends, true);
             let confirmed = commit_all(&log, 40, |number| {
                 if number % 11 == 10 {
                     log.tick();
                 }
             });
-            let killed = recovered(&disk.after_kill(), Path::new(FOLDER), log.began(), Some(BOOTS[0])).unwrap();
+            let killed = claim(&disk.after_kill()).unwrap();
+            let killed = recovered(&killed, log.began(), Some(BOOTS[0])).unwrap();
             assert!(
                 killed.iter().zip(&confirmed).all(|(there, confirmed)| there >= confirmed),
                 "{killed:?} {confirmed:?}"
@@ -113,8 +111,8 @@ fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
             }
             let mut random = SmallRng::seed_from_u64(seed);
             for left in LEFT {
-                let lost = disk.after_power_loss(left, &mut random);
-                let there = recovered(&lost, Path::new(FOLDER), log.began(), Some(BOOTS[1])).unwrap();
+                let lost = claim(&disk.after_power_loss(left, &mut random)).unwrap();
+                let there = recovered(&lost, log.began(), Some(BOOTS[1])).unwrap();
                 // The last one may have been confirmed without a sync.
                 let synced =
                     confirmed.iter().map(|count| if count % 5 == 0 { count.saturating_sub(1) } else { *count });
@@ -145,9 +143,7 @@ impl Source for Slow<'_> {
 #[test]
 fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
     let disk = CrashDisk::of(&BTreeMap::new());
-    let fence = Fence::claim(&disk, Path::new(FOLDER)).unwrap();
-    let (shared, options) = (Arc::new(disk), Clock::default().options(Mode::Process));
-    let log = Log::start_without_thread(shared, Path::new(FOLDER), Start::fresh(), fence, options).unwrap();
+    let log = Log::start(claim(&disk).unwrap(), Start::fresh(), Clock::default().options(Mode::Process)).unwrap();
     let drained = Barrier::new(2);
     let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };
     source.notes.0.lock().push((0, 0));

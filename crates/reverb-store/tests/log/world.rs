@@ -112,9 +112,7 @@ impl Owner {
     /// Starts a log behind what was recovered.
     pub fn start(disk: &CrashDisk, mode: Mode, start: Start, story: Story) -> Result<Self> {
         let clock = Clock::default();
-        let fence = Fence::claim(disk, Path::new(FOLDER))?;
-        let options = clock.options(mode);
-        let log = Log::start_without_thread(Arc::new(disk.clone()), Path::new(FOLDER), start, fence, options)?;
+        let log = Log::start(claim(disk)?, start, clock.options(mode))?;
         Ok(Self { log, clock, notes: Notes::default(), mode, story })
     }
 
@@ -182,6 +180,11 @@ impl Owner {
     }
 }
 
+/// Claims the folder, as each server does.
+pub fn claim(disk: &CrashDisk) -> Result<Fence> {
+    Fence::claim(Arc::new(disk.clone()), Path::new(FOLDER))
+}
+
 /// Recovers what a new server finds: the number of changes, from the first on, or the error.
 pub fn recovered(disk: &CrashDisk, story: &Story, boot: Id) -> Result<(u32, Option<Recovered>)> {
     match story.checkpoints.last() {
@@ -196,7 +199,7 @@ pub fn recovered(disk: &CrashDisk, story: &Story, boot: Id) -> Result<(u32, Opti
 /// The same behind a checkpoint with `count` changes.
 pub fn recovered_from(disk: &CrashDisk, count: u32, position: Position, boot: Id) -> Result<(u32, Option<Recovered>)> {
     let mut next = count;
-    let recovered = recover(disk, Path::new(FOLDER), position, Some(boot), &mut |_, payload| {
+    let recovered = recover(&claim(disk)?, position, Some(boot), &mut |_, payload| {
         for number in numbers(&payload) {
             assert_eq!(number, next, "changes come once, and in order");
             next += 1;
