@@ -10,7 +10,7 @@ use std::time::Instant;
 /// a second's worth of them at once.
 pub const HINT_BYTES: u64 = 4 << 20;
 
-/// How far a log has come. Groups count turns of writers; frames have LSNs.
+/// How far a log has come. Groups count the turns of writers that drain; frames have LSNs.
 #[derive(Debug)]
 pub struct Progress {
     /// Whether a thread has the turn to write, and to sync.

@@ -61,7 +61,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until the turn to write is free, takes it, and does `work` with an empty payload and the synced LSN.
+    /// Waits until the turn to write is free, takes it, and does `work` with an empty payload and the synced LSN. `work`
+    /// drains: this is a group.
     ///
     /// # Errors
     /// Those of `work`, which close the log.
@@ -70,13 +71,35 @@ impl Shared {
         progress: &mut Guard<'_>,
         work: impl FnOnce(&mut Writer, &mut Payload, u64) -> Result<T>,
     ) -> Result<T> {
+        self.wait_for_turn(progress)?;
+        progress.begun += 1;
+        self.write(progress, work)
+    }
+
+    /// Appends a mark once the turn to write is free. That drains nothing, so it is no group.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the log is or will be closed by a failure.
+    pub fn mark(&self, progress: &mut Guard<'_>) -> Result<()> {
+        self.wait_for_turn(progress)?;
+        self.write(progress, |writer, payload, synced| self.append(writer, payload, synced))
+    }
+
+    fn wait_for_turn(&self, progress: &mut Guard<'_>) -> Result<()> {
         while progress.is_writing {
             self.turn_ended.wait(progress);
         }
-        progress.check()?;
+        progress.check()
+    }
+
+    /// Takes the turn to write, which must be free.
+    fn write<T>(
+        &self,
+        progress: &mut Guard<'_>,
+        work: impl FnOnce(&mut Writer, &mut Payload, u64) -> Result<T>,
+    ) -> Result<T> {
         progress.is_writing = true;
-        progress.begun += 1;
-        let (group, synced) = (progress.begun, progress.synced_lsn);
+        let synced = progress.synced_lsn;
         let result = MutexGuard::unlocked(progress, || {
             let panicking = CloseOnPanic(self);
             let (writer, payload) = &mut *self.writer.lock();
@@ -89,7 +112,7 @@ impl Shared {
         let result = match result {
             Ok(value) => {
                 progress.take_in(&mut self.writer.lock().0);
-                progress.written = group;
+                progress.written = progress.begun;
                 Ok(value)
             }
             Err(error) => Err(self.close(progress, &error)),
@@ -141,6 +164,15 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Syncs all that was written before, marks too.
+    pub fn sync_all(&self, progress: &mut Guard<'_>) -> Result<()> {
+        while progress.is_syncing {
+            self.turn_ended.wait(progress);
+        }
+        progress.check()?;
+        self.sync(progress)
     }
 
     /// Syncs what was written before. The turn to sync must be free.

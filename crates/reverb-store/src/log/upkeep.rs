@@ -66,7 +66,7 @@ fn mark_if_due(shared: &Shared) -> Result<()> {
     if progress.is_writing || !progress.lacks_mark() || age < pause {
         return Ok(());
     }
-    shared.lead(&mut progress, |writer, payload, synced| shared.append(writer, payload, synced))
+    shared.mark(&mut progress)
 }
 
 fn watch_space(shared: &Shared) {
@@ -112,9 +112,7 @@ pub fn run(shared: &Shared) {
 /// Syncs all that was written, and writes a synced mark that says so.
 pub fn write_synced_mark(shared: &Shared) -> Result<()> {
     let mut progress = shared.progress.lock();
-    let group = progress.written;
-    shared.sync_through(&mut progress, group)?;
-    shared.lead(&mut progress, |writer, payload, synced| shared.append(writer, payload, synced))?;
-    let group = progress.written;
-    shared.sync_through(&mut progress, group)
+    shared.sync_all(&mut progress)?;
+    shared.mark(&mut progress)?;
+    shared.sync_all(&mut progress)
 }

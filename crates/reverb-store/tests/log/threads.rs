@@ -155,3 +155,25 @@ fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
         assert!(source.notes.0.lock().is_empty(), "it was confirmed, so it was drained");
     });
 }
+
+#[test]
+fn a_change_that_waits_while_the_log_stops_is_drained_or_refused() {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let log = Log::start(claim(&disk).unwrap(), Start::fresh(), Clock::default().options(Mode::Process)).unwrap();
+    let drained = Barrier::new(2);
+    let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };
+    // The stop syncs this, and who waits for the turn to write most likely stands behind the stop then.
+    let first = Notes::default();
+    first.0.lock().push((0, 0));
+    log.commit(&first).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| log.commit(&source).unwrap());
+        drained.wait();
+        source.notes.0.lock().push((1, 0));
+        let waiting = scope.spawn(|| log.commit(&source));
+        std::thread::sleep(Duration::from_millis(20));
+        log.stop().unwrap();
+        let result = waiting.join().unwrap();
+        assert!(result.is_err() || source.notes.0.lock().is_empty(), "it was confirmed, so it was drained");
+    });
+}
