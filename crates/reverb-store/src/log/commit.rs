@@ -138,6 +138,7 @@ impl Log {
         if progress.is_stopped {
             return Err(Error::Cancelled("the log was stopped".into()));
         }
+        shared.check_fence(&mut progress)?;
         // The group that is being written may have passed what the caller has noted.
         let group = progress.begun + 1;
         shared.write_through(&mut progress, group, &|payload| source.drain(payload))?;

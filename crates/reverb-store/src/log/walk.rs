@@ -59,7 +59,8 @@ pub fn walk(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>,
                 }
                 written_at = Some(header.boot_id);
                 walk.end = (index, SEGMENT_HEADER_BYTES as u64);
-                read_frames(disk, &path, from.log_id, &mut walk, replay)?;
+                let limit = next_epoch(disk, folder, &walk.segments[index..])?;
+                read_frames(disk, &path, (from.log_id, limit), &mut walk, replay)?;
             }
             None if index > 0 && is_unused(disk, &path)? => {}
             None => break,
@@ -100,15 +101,32 @@ fn foreign(path: &Path, from: Position) -> Error {
     Error::DataLoss(format!("{} is not this segment of log {id:032x}", path.display()))
 }
 
-/// Reads the frames of a segment until one is not whole.
-fn read_frames(disk: &dyn Disk, path: &Path, log_id: Id, walk: &mut Walk, replay: Replay<'_>) -> Result<()> {
+/// LSN with which the epoch behind that of the first segment begins. `None` if none has begun.
+fn next_epoch(disk: &dyn Disk, folder: &Path, segments: &[SegmentName]) -> Result<Option<u64>> {
+    for name in segments.iter().filter(|name| name.epoch > segments[0].epoch && name.number == 0) {
+        if let Some(header) = read_header(disk, &name.path(folder))? {
+            return Ok(Some(header.first_lsn));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the frames of a segment of a log (its id) until one is not whole, or until the next epoch begins (its LSN): a
+/// server that did not know yet that another had begun an epoch may have written frames behind the end of its own.
+fn read_frames(
+    disk: &dyn Disk,
+    path: &Path,
+    (log_id, limit): (Id, Option<u64>),
+    walk: &mut Walk,
+    replay: Replay<'_>,
+) -> Result<()> {
     let size = disk.size(path).map_err(|error| storage_error("cannot ask for the size of", path, &error))?;
     let file = disk.open(path).map_err(|error| storage_error("cannot open", path, &error))?;
     let mut file = BufReader::with_capacity(READ_BYTES, file);
     let failed = |error| storage_error("cannot read", path, &error);
     skip(&mut file, SEGMENT_HEADER_BYTES as u64).map_err(failed)?;
     let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
-    loop {
+    while limit != Some(walk.next_lsn) {
         let offset = walk.end.1;
         header.clear();
         file.by_ref().take(FRAME_HEADER_BYTES as u64).read_to_end(&mut header).map_err(failed)?;
@@ -141,6 +159,7 @@ fn read_frames(disk: &dyn Disk, path: &Path, log_id: Id, walk: &mut Walk, replay
         walk.bytes += end - offset;
         walk.end.1 = end;
     }
+    Ok(())
 }
 
 /// Reads bytes and drops them. The file may end before.

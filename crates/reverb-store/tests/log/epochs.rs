@@ -104,6 +104,34 @@ fn a_server_that_was_replaced_confirms_nothing_after_a_pause_or_a_sync() {
 }
 
 #[test]
+fn a_server_that_was_replaced_does_not_harm_the_log_of_the_next() {
+    let (disk, mut first) = owner(Mode::Power);
+    let began = first.log.began();
+    first.commit();
+    let (count, found) = recovered(&disk, &first.story, BOOTS[0]).unwrap();
+    let mut second = Owner::start(&disk, Mode::Power, found.unwrap().next, first.story.clone()).unwrap();
+    // It looks at the fence when it has written this.
+    first.commit();
+    assert!(first.story.has_failed && first.story.confirmed == count);
+    second.commit();
+    for boot in BOOTS {
+        assert_eq!(recovered_from(&disk.after_kill(), 0, began, boot).unwrap().0, second.story.noted);
+    }
+}
+
+#[test]
+fn a_server_that_was_replaced_writes_nothing_after_a_pause() {
+    let (disk, mut first) = owner(Mode::Power);
+    first.commit();
+    claim(&disk).unwrap();
+    first.clock.advance(INTERVAL + Duration::from_millis(1));
+    let before = disk.files();
+    first.commit();
+    assert!(first.story.has_failed);
+    assert_eq!(disk.files(), before);
+}
+
+#[test]
 fn a_frame_may_be_larger_than_a_segment() {
     let (disk, mut owner) = owner(Mode::Power);
     owner.commit();
