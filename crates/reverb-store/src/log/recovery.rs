@@ -1,7 +1,7 @@
 //! Recovery of a log after a crash: replays its frames and cuts the torn tail.
 
 use super::fence::Fence;
-use super::folder::{Position, segments};
+use super::folder::Position;
 use super::format::Id;
 use super::options::Start;
 use super::walk::{Replay, Walk, walk};
@@ -35,12 +35,14 @@ pub struct Recovered {
 pub fn recover(fence: &Fence, from: Position, boot_id: Option<Id>, replay: Replay<'_>) -> Result<Recovered> {
     let (disk, folder) = (&*fence.disk, &*fence.folder);
     let walk = walk(disk, folder, from, boot_id, replay)?;
+    // Another server may have claimed the folder, and recovered the log, while this one read it.
+    fence.check()?;
     cut(disk, folder, &walk)?;
     if walk.torn_bytes > 0 {
         let path = walk.segments[walk.end.0].path(folder);
         tracing::warn!("{}: {} bytes that a crash has torn were cut off", path.display(), walk.torn_bytes);
     }
-    recovered(disk, folder, from, walk)
+    Ok(recovered(folder, from, walk))
 }
 
 /// Reads a log as [`recover`] does and changes nothing.
@@ -49,19 +51,20 @@ pub fn recover(fence: &Fence, from: Position, boot_id: Option<Id>, replay: Repla
 /// As [`recover`].
 pub fn verify(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<Recovered> {
     let walk = walk(disk, folder, from, boot_id, &mut |_, _| Ok(()))?;
-    recovered(disk, folder, from, walk)
+    Ok(recovered(folder, from, walk))
 }
 
-fn recovered(disk: &dyn Disk, folder: &Path, from: Position, walk: Walk) -> Result<Recovered> {
-    let last = segments(disk, folder)?.last().map_or(from.epoch, |last| last.epoch);
+fn recovered(folder: &Path, from: Position, walk: Walk) -> Recovered {
+    // Not the name of a segment that was cut off: another server that has read the log may still remove it.
+    let last = walk.segments.last().map_or(from.epoch, |last| last.epoch);
     let position = Position { epoch: last + 1, lsn: walk.next_lsn, ..from };
-    Ok(Recovered {
+    Recovered {
         next: Start { position, synced_through: walk.next_lsn - 1 },
         frames: walk.frames,
         bytes: walk.bytes,
         torn_bytes: walk.torn_bytes,
         paths: walk.segments.iter().map(|name| name.path(folder)).collect(),
-    })
+    }
 }
 
 /// Removes what lies behind the last whole frame, durably. What is left at any moment is a log with a torn tail or none.

@@ -5,7 +5,7 @@ use crate::world::{BOOTS, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, claim,
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
-use reverb_store::log::{Mode, Payload, Source, Start};
+use reverb_store::log::{Mode, Payload, Source, Start, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -129,6 +129,36 @@ fn a_server_that_was_replaced_writes_nothing_after_a_pause() {
     first.commit();
     assert!(first.story.has_failed);
     assert_eq!(disk.files(), before);
+}
+
+#[test]
+fn a_server_that_was_replaced_during_its_recovery_changes_nothing() {
+    let (disk, mut owner) = owner(Mode::Process);
+    (0..9).for_each(|_| owner.commit());
+    let mut before = BTreeMap::new();
+    let fence = claim(&disk).unwrap();
+    let error = recover(&fence, owner.log.began(), Some(BOOTS[0]), &mut |_, _| {
+        claim(&disk)?;
+        before = disk.files();
+        Ok(())
+    });
+    let error = error.unwrap_err();
+    assert!(matches!(&error, Error::Storage(text) if text.contains("another server")), "{error}");
+    assert_eq!(disk.files(), before);
+}
+
+#[test]
+fn the_name_of_a_segment_that_was_removed_is_not_used_again() {
+    let (disk, mut owner) = owner(Mode::Process);
+    owner.commit();
+    let mut files = disk.files();
+    // A start that was killed before it wrote a header.
+    let made = Path::new(FOLDER).join("log-1-0.rvlog");
+    files.insert(made.clone(), vec![0; SEGMENT as usize]);
+    let disk = CrashDisk::of(&files);
+    let found = recovered(&disk, &owner.story, BOOTS[0]).unwrap().1.unwrap();
+    assert!(!disk.files().contains_key(&made));
+    assert_eq!(found.next.position.epoch, 2);
 }
 
 #[test]
