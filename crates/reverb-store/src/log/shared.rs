@@ -184,6 +184,8 @@ impl Shared {
             return Ok(());
         }
         progress.is_syncing = true;
+        // Before the check: another server may start during a pause from here on.
+        let checked = (self.clock)();
         let result = MutexGuard::unlocked(progress, || {
             self.fence.check()?;
             segments.iter().try_for_each(|segment| segment.sync())
@@ -194,7 +196,7 @@ impl Shared {
                 progress.synced = group;
                 progress.synced_lsn = lsn;
                 progress.last_sync = (self.clock)();
-                progress.last_check = progress.last_sync;
+                progress.last_check = checked;
                 let current = progress.segment.clone();
                 progress.sealed.extend(segments.into_iter().filter(|segment| !Arc::ptr_eq(segment, &current)));
                 // The thread writes a mark.

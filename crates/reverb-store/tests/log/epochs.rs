@@ -132,6 +132,19 @@ fn a_server_that_was_replaced_writes_nothing_after_a_pause() {
 }
 
 #[test]
+fn a_server_that_was_replaced_during_a_sync_confirms_nothing() {
+    let (disk, mut owner) = owner(Mode::Power);
+    owner.commit();
+    let (clock, next) = (owner.clock.clone(), disk.clone());
+    disk.during_sync(move || {
+        clock.advance(INTERVAL + Duration::from_millis(1));
+        claim(&next).unwrap();
+    });
+    owner.commit();
+    assert!(owner.story.has_failed);
+}
+
+#[test]
 fn a_server_that_was_replaced_during_its_recovery_changes_nothing() {
     let (disk, mut owner) = owner(Mode::Process);
     (0..9).for_each(|_| owner.commit());
