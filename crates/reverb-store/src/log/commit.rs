@@ -39,7 +39,7 @@ pub struct LogStatus {
     pub bytes: u64,
     /// Number of bytes of this epoch.
     pub epoch_bytes: u64,
-    /// Time since the last sync. Zero if there was nothing to sync since.
+    /// For how long there have been changes that were written and not synced. Zero if there are none.
     pub sync_age: Duration,
     /// Whether the disk has less free space than two segments and the reserve.
     pub is_low: bool,
@@ -233,12 +233,11 @@ impl Log {
         }
         let now = (self.shared.clock)();
         let progress = self.shared.progress.lock();
-        let age = now.saturating_duration_since(progress.last_sync);
         Some(LogStatus {
             mode: self.shared.mode,
             bytes: progress.epochs.iter().map(|(_, bytes)| bytes).sum(),
             epoch_bytes: progress.epochs.last().map_or(0, |(_, bytes)| *bytes),
-            sync_age: if progress.has_unsynced() { age } else { Duration::ZERO },
+            sync_age: progress.unsynced_age(now).unwrap_or_default(),
             is_low: progress.is_low,
             failure: progress.failure.clone(),
         })

@@ -4,7 +4,7 @@ use super::segment::Segment;
 use super::writer::Writer;
 use reverb_core::{Error, Result};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Number of written bytes after which the system is asked to begin writing them to disk. A sync would otherwise find
 /// a second's worth of them at once.
@@ -35,6 +35,8 @@ pub struct Progress {
     /// Number of bytes of each epoch, oldest first.
     pub epochs: Vec<(u64, u64)>,
     pub last_sync: Instant,
+    /// Since when there are changes that were written and not synced, if there are.
+    pub unsynced_since: Instant,
     /// When the fence was looked at last.
     pub last_check: Instant,
     /// When the log asked for the free space last.
@@ -70,6 +72,7 @@ impl Progress {
             sealed: Vec::new(),
             epochs,
             last_sync: now,
+            unsynced_since: now,
             last_check: now,
             last_look: None,
             reserve_bytes: 0,
@@ -88,8 +91,13 @@ impl Progress {
     }
 
     /// Whether there are changes that were written and not synced.
-    pub fn has_unsynced(&self) -> bool {
+    fn has_unsynced(&self) -> bool {
         self.last_data > self.synced_lsn
+    }
+
+    /// For how long there have been changes that were written and not synced. `None` if there are none.
+    pub fn unsynced_age(&self, now: Instant) -> Option<Duration> {
+        self.has_unsynced().then(|| now.saturating_duration_since(self.unsynced_since))
     }
 
     /// Whether the last frame has changes and is synced, and no frame says so yet.
@@ -97,8 +105,11 @@ impl Progress {
         self.last_lsn == self.last_data && self.synced_lsn == self.last_lsn
     }
 
-    /// Enters what the turn that ends has written.
-    pub fn take_in(&mut self, writer: &mut Writer) {
+    /// Enters what the turn that ends now has written.
+    pub fn take_in(&mut self, writer: &mut Writer, now: Instant) {
+        if !self.has_unsynced() {
+            self.unsynced_since = now;
+        }
         for segment in writer.touched.drain(..) {
             if self.unsynced.last().is_none_or(|last| !Arc::ptr_eq(last, &segment)) {
                 self.unsynced.push(segment);

@@ -111,7 +111,7 @@ impl Shared {
         progress.is_writing = false;
         let result = match result {
             Ok(value) => {
-                progress.take_in(&mut self.writer.lock().0);
+                progress.take_in(&mut self.writer.lock().0, (self.clock)());
                 progress.written = progress.begun;
                 Ok(value)
             }
@@ -184,8 +184,8 @@ impl Shared {
             return Ok(());
         }
         progress.is_syncing = true;
-        // Before the check: another server may start during a pause from here on.
-        let checked = (self.clock)();
+        // Another server may start during a pause from here on, and what is written from here on is not synced.
+        let begun = (self.clock)();
         let result = MutexGuard::unlocked(progress, || {
             self.fence.check()?;
             segments.iter().try_for_each(|segment| segment.sync())
@@ -196,7 +196,8 @@ impl Shared {
                 progress.synced = group;
                 progress.synced_lsn = lsn;
                 progress.last_sync = (self.clock)();
-                progress.last_check = checked;
+                progress.last_check = begun;
+                progress.unsynced_since = begun;
                 let current = progress.segment.clone();
                 progress.sealed.extend(segments.into_iter().filter(|segment| !Arc::ptr_eq(segment, &current)));
                 // The thread writes a mark.

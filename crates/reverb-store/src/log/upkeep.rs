@@ -51,8 +51,7 @@ fn hint(shared: &Shared) {
 
 fn sync_if_due(shared: &Shared) -> Result<()> {
     let mut progress = shared.progress.lock();
-    let age = (shared.clock)().saturating_duration_since(progress.last_sync);
-    if !progress.has_unsynced() || age < shared.sync_interval {
+    if progress.unsynced_age((shared.clock)()).is_none_or(|age| age < shared.sync_interval) {
         return Ok(());
     }
     let group = progress.written;

@@ -145,6 +145,21 @@ fn a_server_that_was_replaced_during_a_sync_confirms_nothing() {
 }
 
 #[test]
+fn changes_age_from_when_they_were_written() {
+    let (_, mut owner) = owner(Mode::Process);
+    owner.clock.advance(100 * INTERVAL);
+    owner.commit();
+    assert_eq!(owner.log.status().unwrap().sync_age, Duration::ZERO);
+    owner.clock.advance(INTERVAL / 2);
+    owner.commit();
+    owner.log.tick();
+    assert_eq!(owner.log.status().unwrap().sync_age, INTERVAL / 2);
+    owner.clock.advance(INTERVAL / 2);
+    owner.log.tick();
+    assert_eq!(owner.log.status().unwrap().sync_age, Duration::ZERO);
+}
+
+#[test]
 fn a_server_that_was_replaced_during_its_recovery_changes_nothing() {
     let (disk, mut owner) = owner(Mode::Process);
     (0..9).for_each(|_| owner.commit());
