@@ -58,8 +58,12 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Storage`] if another server has claimed the folder since, or if the first segment cannot be made or was
-    /// made before. The log must be recovered again before another start.
+    /// made before: the log must be recovered again before another start. [`Error::InvalidArgument`] if the interval of
+    /// syncs is zero.
     pub fn start(fence: Fence, start: Start, options: LogOptions) -> Result<Self> {
+        if options.sync_interval.is_zero() {
+            return Err(Error::invalid("the interval of syncs of a log must not be zero"));
+        }
         fence.check()?;
         let (disk, folder) = (&*fence.disk, &*fence.folder);
         let Start { mut position, synced_through } = start;

@@ -24,7 +24,7 @@ pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 pub struct LogOptions {
     /// What a confirmed change survives.
     pub mode: Mode,
-    /// Time after which what was written is synced at the latest.
+    /// Time after which what was written is synced at the latest. Not zero.
     pub sync_interval: Duration,
     /// Size of a segment in bytes.
     pub segment_bytes: u64,

@@ -96,7 +96,10 @@ pub fn run(shared: &Shared) {
         let mut progress = shared.progress.lock();
         if !progress.is_wanted && !progress.is_stopped && progress.failure.is_none() {
             progress.naps = shared.mode == Mode::Power && progress.lacks_mark();
-            let pause = if progress.naps { MARK_PAUSE.min(shared.sync_interval) } else { shared.sync_interval };
+            // Also after a wake, what was written is synced in time.
+            let age = progress.unsynced_age((shared.clock)()).unwrap_or_default();
+            let pause = shared.sync_interval.saturating_sub(age);
+            let pause = if progress.naps { MARK_PAUSE.min(pause) } else { pause };
             shared.wake.wait_for(&mut progress, pause);
             progress.naps = false;
         }

@@ -1,11 +1,13 @@
 //! Epochs, marks, fences, and the end of logs.
 
 use crate::crash_disk::{CrashDisk, Fault, Left};
-use crate::world::{BOOTS, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, claim, live, recovered, recovered_from};
+use crate::world::{
+    BOOTS, Clock, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, claim, live, recovered, recovered_from,
+};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
-use reverb_store::log::{Mode, Payload, Source, Start, recover};
+use reverb_store::log::{Log, LogOptions, Mode, Payload, Source, Start, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -157,6 +159,14 @@ fn changes_age_from_when_they_were_written() {
     owner.clock.advance(INTERVAL / 2);
     owner.log.tick();
     assert_eq!(owner.log.status().unwrap().sync_age, Duration::ZERO);
+}
+
+#[test]
+fn syncs_without_an_interval_are_refused() {
+    let disk = CrashDisk::of(&BTreeMap::new());
+    let options = LogOptions { sync_interval: Duration::ZERO, ..Clock::default().options(Mode::Process) };
+    let error = Log::start(claim(&disk).unwrap(), Start::fresh(), options).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
 }
 
 #[test]
