@@ -138,10 +138,7 @@ impl Log {
         self.check_process()?;
         let shared = &*self.shared;
         let mut progress = shared.progress.lock();
-        progress.check()?;
-        if progress.is_stopped {
-            return Err(Error::Cancelled("the log was stopped".into()));
-        }
+        progress.check_open()?;
         shared.check_fence(&mut progress)?;
         // The group that is being written may have passed what the caller has noted.
         let group = progress.begun + 1;
@@ -159,11 +156,12 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Storage`] if the log is or will be closed by a failure, or if the segment of the new epoch cannot be made:
-    /// then the old epoch goes on.
+    /// then the old epoch goes on. [`Error::Cancelled`] if the log was stopped.
     pub fn begin_epoch<T>(&self, drain: impl FnOnce(&mut Payload) -> T) -> Result<(Position, T)> {
         self.check_process()?;
         let mut next_epoch = self.next_epoch.lock();
         let shared = &*self.shared;
+        shared.progress.lock().check_open()?;
         shared.fence.check().map_err(|error| shared.close(&mut shared.progress.lock(), &error))?;
         let epoch = *next_epoch;
         // A segment that cannot be made may stay.
@@ -266,25 +264,25 @@ impl Log {
     /// [`Error::Storage`] if the log is or will be closed by a failure.
     pub fn stop(&self) -> Result<()> {
         self.check_process()?;
-        let mut progress = self.shared.progress.lock();
-        let was_stopped = std::mem::replace(&mut progress.is_stopped, true);
-        let failure = progress.check();
-        drop(progress);
-        self.end_thread();
-        failure?;
+        // A second stop waits for the sync of the first.
+        let mut thread = self.thread.lock();
+        let was_stopped = self.end_thread(&mut thread);
+        self.shared.progress.lock().check()?;
         if was_stopped { Ok(()) } else { upkeep::write_synced_mark(&self.shared) }
     }
 
-    fn end_thread(&self) {
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            // Under the lock, so that the thread does not miss it between its look at the progress and its wait.
-            let progress = self.shared.progress.lock();
-            self.shared.wake.notify_all();
-            drop(progress);
+    /// Stops the log, and returns whether it was stopped before.
+    fn end_thread(&self, thread: &mut Option<JoinHandle<()>>) -> bool {
+        // Under the lock, so that the thread does not miss it between its look at the progress and its wait.
+        let mut progress = self.shared.progress.lock();
+        let was_stopped = std::mem::replace(&mut progress.is_stopped, true);
+        self.shared.wake.notify_all();
+        drop(progress);
+        if let Some(thread) = thread.take() {
             // A panic of the thread was reported when it occurred.
             let _panicked = thread.join();
         }
+        was_stopped
     }
 
     fn is_ours(&self) -> bool {
@@ -302,8 +300,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if self.is_ours() {
-            self.shared.progress.lock().is_stopped = true;
-            self.end_thread();
+            self.end_thread(&mut self.thread.lock());
         } else {
             // The thread does not exist here.
             std::mem::forget(self.thread.get_mut().take());

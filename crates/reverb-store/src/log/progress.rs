@@ -90,6 +90,12 @@ impl Progress {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
+    /// Fails if the log was closed by a failure, or was stopped.
+    pub fn check_open(&self) -> Result<()> {
+        self.check()?;
+        if self.is_stopped { Err(Error::Cancelled("the log was stopped".into())) } else { Ok(()) }
+    }
+
     /// Whether there are changes that were written and not synced.
     fn has_unsynced(&self) -> bool {
         self.last_data > self.synced_lsn

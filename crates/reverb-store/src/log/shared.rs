@@ -65,13 +65,14 @@ impl Shared {
     /// drains: this is a group.
     ///
     /// # Errors
-    /// Those of `work`, which close the log.
+    /// Those of `work`, which close the log; [`Error::Cancelled`] if it was stopped.
     pub fn lead<T>(
         &self,
         progress: &mut Guard<'_>,
         work: impl FnOnce(&mut Writer, &mut Payload, u64) -> Result<T>,
     ) -> Result<T> {
-        self.wait_for_turn(progress)?;
+        self.wait_for_turn(progress);
+        progress.check_open()?;
         progress.begun += 1;
         self.write(progress, work)
     }
@@ -81,15 +82,16 @@ impl Shared {
     /// # Errors
     /// [`Error::Storage`] if the log is or will be closed by a failure.
     pub fn mark(&self, progress: &mut Guard<'_>) -> Result<()> {
-        self.wait_for_turn(progress)?;
+        self.wait_for_turn(progress);
+        progress.check()?;
         self.write(progress, |writer, payload, synced| self.append(writer, payload, synced))
     }
 
-    fn wait_for_turn(&self, progress: &mut Guard<'_>) -> Result<()> {
+    /// Waits until the turn to write is free.
+    pub fn wait_for_turn(&self, progress: &mut Guard<'_>) {
         while progress.is_writing {
             self.turn_ended.wait(progress);
         }
-        progress.check()
     }
 
     /// Takes the turn to write, which must be free.

@@ -114,6 +114,7 @@ pub fn run(shared: &Shared) {
 /// Syncs all that was written, and writes a synced mark that says so.
 pub fn write_synced_mark(shared: &Shared) -> Result<()> {
     let mut progress = shared.progress.lock();
+    shared.wait_for_turn(&mut progress);
     shared.sync_all(&mut progress)?;
     shared.mark(&mut progress)?;
     shared.sync_all(&mut progress)

@@ -229,9 +229,50 @@ fn a_stopped_log_takes_nothing_more() {
     owner.commit();
     owner.stop();
     assert!(matches!(owner.log.commit(&Notes::default()), Err(Error::Cancelled(_))));
+    assert!(matches!(owner.log.begin_epoch(|_| ()), Err(Error::Cancelled(_))));
     owner.log.stop().unwrap();
     let (count, found) = recovered(&disk.after_kill(), &owner.story, BOOTS[1]).unwrap();
     assert_eq!((count, found.unwrap().torn_bytes), (1, 0));
+}
+
+#[test]
+fn two_stops_end_when_all_is_synced() {
+    let (disk, mut owner) = owner(Mode::Process);
+    owner.commit();
+    let (begun, begins) = std::sync::mpsc::channel();
+    disk.during_sync(move || {
+        begun.send(()).unwrap();
+        // Most likely the other stop has begun then.
+        std::thread::sleep(Duration::from_millis(20));
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| owner.log.stop().unwrap());
+        begins.recv().unwrap();
+        owner.log.stop().unwrap();
+        let lost = disk.after_power_loss(Left::Nothing, &mut SmallRng::seed_from_u64(0));
+        assert_eq!(recovered(&lost, &owner.story, BOOTS[1]).unwrap().0, 1);
+    });
+}
+
+#[test]
+fn a_turn_that_comes_after_the_stop_is_refused() {
+    let (disk, mut owner) = owner(Mode::Process);
+    owner.commit();
+    let log = &owner.log;
+    std::thread::scope(|scope| {
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (stopped, is_stopped) = std::sync::mpsc::channel();
+        disk.during_sync(move || {
+            begun.send(()).unwrap();
+            is_stopped.recv().unwrap();
+        });
+        // Its segment is made before its turn.
+        let beginning = scope.spawn(|| log.begin_epoch(|_| panic!("it is not drained")));
+        begins.recv().unwrap();
+        log.stop().unwrap();
+        stopped.send(()).unwrap();
+        assert!(matches!(beginning.join().unwrap(), Err(Error::Cancelled(_))));
+    });
 }
 
 /// A log whose disk fails, and its successor.
