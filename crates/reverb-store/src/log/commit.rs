@@ -75,9 +75,9 @@ impl Log {
         let name = |number| SegmentName { epoch: position.epoch, number };
         let first = Segment::create(disk, folder, name(0), segment_bytes)?;
         let ids = (position.log_id, boot_id.unwrap_or_default());
-        let writer = Writer::begin(Arc::new(first), ids, (position.lsn, synced_through), segment_bytes)?;
+        let mut writer = Writer::begin(Arc::new(first), ids, (position.lsn, synced_through), segment_bytes)?;
         writer.segment.sync()?;
-        let progress = Progress::begin(&writer, synced_through, older, clock());
+        let progress = Progress::begin(&mut writer, synced_through, older, clock());
         let needs_mark = progress.lacks_mark();
         let shared = Shared {
             mode,
@@ -168,7 +168,7 @@ impl Log {
         *next_epoch += 1;
         let first = shared.make(SegmentName { epoch, number: 0 })?;
         let mut progress = shared.progress.lock();
-        let (position, value, unused) = shared.lead(&mut progress, |writer, payload, synced| {
+        let begun = shared.lead(&mut progress, |writer, payload, synced| {
             let value = drain(payload);
             if !payload.is_empty() {
                 shared.append(writer, payload, synced)?;
@@ -177,9 +177,18 @@ impl Log {
             spare.next = SegmentName { epoch, number: 1 };
             let unused = spare.segment.take();
             drop(spare);
-            writer.begin_epoch(first)?;
+            writer.begin_epoch(first.clone())?;
             Ok((Position { log_id: self.began.log_id, epoch, lsn: writer.next_lsn }, value, unused))
-        })?;
+        });
+        let (position, value, unused) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                drop(progress);
+                // One that stays does no harm.
+                let _stays = first.remove(&*shared.fence.disk);
+                return Err(error);
+            }
+        };
         let group = progress.written;
         shared.sync_through(&mut progress, group)?;
         drop(progress);

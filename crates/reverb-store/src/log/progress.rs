@@ -54,8 +54,8 @@ pub struct Progress {
 
 impl Progress {
     /// The progress of a log whose writer has begun an epoch.
-    pub fn begin(writer: &Writer, synced_lsn: u64, mut epochs: Vec<(u64, u64)>, now: Instant) -> Self {
-        epochs.push((writer.segment.name.epoch, writer.epoch_bytes));
+    pub fn begin(writer: &mut Writer, synced_lsn: u64, mut epochs: Vec<(u64, u64)>, now: Instant) -> Self {
+        epochs.append(&mut writer.grown);
         Self {
             is_writing: false,
             is_syncing: false,
@@ -130,10 +130,11 @@ impl Progress {
         self.last_lsn = writer.next_lsn - 1;
         self.last_data = writer.last_data;
         self.offset = writer.offset;
-        let epoch = self.segment.name.epoch;
-        match self.epochs.last_mut() {
-            Some((last, bytes)) if *last == epoch => *bytes = writer.epoch_bytes,
-            _ => self.epochs.push((epoch, writer.epoch_bytes)),
+        for (epoch, grown) in writer.grown.drain(..) {
+            match self.epochs.last_mut() {
+                Some((last, bytes)) if *last == epoch => *bytes += grown,
+                _ => self.epochs.push((epoch, grown)),
+            }
         }
         self.is_wanted |= self.offset - self.hinted >= HINT_BYTES;
     }

@@ -19,8 +19,8 @@ pub struct Writer {
     pub last_data: u64,
     /// Segments that were written since they were last taken from here.
     pub touched: Vec<Arc<Segment>>,
-    /// Number of bytes written in this epoch.
-    pub epoch_bytes: u64,
+    /// Numbers of bytes written, each with its epoch, since they were last taken from here.
+    pub grown: Vec<(u64, u64)>,
     /// Number of bytes after which a segment is full.
     segment_bytes: u64,
     log_id: Id,
@@ -34,10 +34,9 @@ impl Writer {
     /// # Errors
     /// [`Error::Storage`] if the header of the segment cannot be written.
     pub fn begin(segment: Arc<Segment>, ids: (Id, Id), lsns: (u64, u64), segment_bytes: u64) -> Result<Self> {
-        let ((log_id, boot_id), (next_lsn, last_data), (offset, epoch_bytes)) = (ids, lsns, (0, 0));
-        let touched = Vec::new();
-        let mut writer =
-            Self { segment, offset, next_lsn, last_data, touched, epoch_bytes, segment_bytes, log_id, boot_id };
+        let ((log_id, boot_id), (next_lsn, last_data), offset) = (ids, lsns, 0);
+        let (touched, grown) = (Vec::new(), Vec::new());
+        let mut writer = Self { segment, offset, next_lsn, last_data, touched, grown, segment_bytes, log_id, boot_id };
         writer.begin_epoch(writer.segment.clone())?;
         Ok(writer)
     }
@@ -52,7 +51,7 @@ impl Writer {
         let header = self.header();
         self.segment.write(&mut Payload::default().io_slices(&[&header]), 0)?;
         self.offset = SEGMENT_HEADER_BYTES as u64;
-        self.epoch_bytes = self.offset;
+        self.grown.push((self.segment.name.epoch, self.offset));
         Ok(())
     }
 
@@ -91,7 +90,7 @@ impl Writer {
         self.segment.write(&mut payload.io_slices(&[header, &encoded]), offset)?;
         // The zeros up to the next frame are there.
         let end = (offset + header.len() as u64 + frame.frame_bytes()).next_multiple_of(ALIGNMENT);
-        self.epoch_bytes += end - offset;
+        self.grown.push((self.segment.name.epoch, end - offset));
         self.offset = end;
         self.next_lsn += 1;
         if length > 0 {

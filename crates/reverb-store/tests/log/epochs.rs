@@ -2,7 +2,7 @@
 
 use crate::crash_disk::{CrashDisk, Fault, Left};
 use crate::world::{
-    BOOTS, Clock, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, claim, live, recovered, recovered_from,
+    BOOTS, Clock, FOLDER, INTERVAL, Notes, Owner, SEGMENT, Story, change, claim, live, recovered, recovered_from,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -39,6 +39,16 @@ fn an_epoch_begins_where_the_one_before_ends() {
         let (found, _) = recovered_from(&disk.after_kill(), count, position, BOOTS[0]).unwrap();
         assert_eq!(found, owner.story.noted);
     }
+}
+
+#[test]
+fn the_last_frame_of_an_epoch_counts() {
+    let (_, mut owner) = owner(Mode::Process);
+    let before = owner.log.status().unwrap().bytes;
+    owner.checkpoint();
+    let status = owner.log.status().unwrap();
+    let frame = (48 + change(0).len()).next_multiple_of(8) as u64;
+    assert_eq!((status.bytes, status.epoch_bytes), (before + frame + 72, 72));
 }
 
 #[test]
@@ -258,7 +268,7 @@ fn two_stops_end_when_all_is_synced() {
 fn a_turn_that_comes_after_the_stop_is_refused() {
     let (disk, mut owner) = owner(Mode::Process);
     owner.commit();
-    let log = &owner.log;
+    let (log, before) = (&owner.log, disk.files().len());
     std::thread::scope(|scope| {
         let (begun, begins) = std::sync::mpsc::channel();
         let (stopped, is_stopped) = std::sync::mpsc::channel();
@@ -273,6 +283,7 @@ fn a_turn_that_comes_after_the_stop_is_refused() {
         stopped.send(()).unwrap();
         assert!(matches!(beginning.join().unwrap(), Err(Error::Cancelled(_))));
     });
+    assert_eq!(disk.files().len(), before, "its segment is removed");
 }
 
 /// A log whose disk fails, and its successor.
