@@ -157,13 +157,13 @@ impl Drop for StoppedWithoutGil {
 /// Leaves the checkpoints of a server that cannot start to others, and removes a temporary folder.
 fn release_folder(replay: &Replay) {
     if let Some(store) = replay.store() {
-        store.close();
+        let _reported_in_log = store.close();
     }
 }
 
 /// Loads a checkpoint on a separate thread, so that the calling thread can react to Ctrl-C.
 async fn restore(checkpointer: Arc<CoreCheckpointer>, replay: Arc<Replay>) -> Result<Option<String>, Error> {
-    let load = move || checkpointer.restore(replay.tables(), replay.max_message_size());
+    let load = move || checkpointer.restore(replay.tables(), &replay.ledgers, replay.max_message_size());
     let loaded = tokio::task::spawn_blocking(load).await.map_err(|error| Error::Internal(error.to_string()))??;
     Ok(loaded.map(|path| path.to_string_lossy().into_owned()))
 }

@@ -23,6 +23,9 @@ pub trait Store: Debug + Send + Sync {
     /// Returns the time between saves in the background. `None` disables them.
     fn interval(&self) -> Option<Duration>;
 
+    /// Whether a save is due that the interval does not ask for. Does not use the disk.
+    fn wants_save(&self) -> bool;
+
     /// Whether a server saves once more when it stops.
     fn saves_on_stop(&self) -> bool;
 
@@ -33,7 +36,10 @@ pub trait Store: Debug + Send + Sync {
     fn status(&self) -> StoreStatus;
 
     /// Lets other servers use the store. Waits for a running save. Later saves fail.
-    fn close(&self);
+    ///
+    /// # Errors
+    /// [`reverb_core::Error::Storage`] if the log could not be synced. Says what may be lost.
+    fn close(&self) -> Result<()>;
 }
 
 /// What a store has done since it was opened.

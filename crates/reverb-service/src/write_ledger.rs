@@ -27,8 +27,8 @@ const MAX_IDLE: usize = 65_536;
 /// Maximum number of forgotten writers that the server knows by id.
 const MAX_FORGOTTEN: usize = 4 * MAX_IDLE;
 
-/// The ledgers of all writers of a server.
-#[derive(Debug, Default)]
+/// The ledgers of all writers of a server. Clones are the same.
+#[derive(Debug, Clone, Default)]
 pub struct Ledgers {
     writers: Arc<Mutex<Writers>>,
 }

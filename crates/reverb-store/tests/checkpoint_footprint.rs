@@ -11,6 +11,7 @@ mod memory;
 use memory::{allocated_bytes, peak_of};
 use reverb_core::{Chunk, DType, EpisodeIds, Layout as ChunkLayout, NewItem, SelectorKind, StepRange, Trajectory};
 use reverb_formats::chunk::mapped_bytes;
+use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Call, Peer, TableHandle};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer};
 use reverb_store::disk::{Disk, OutFile, RealDisk};
@@ -165,7 +166,8 @@ fn a_save_and_a_load_take_a_fifth_more_than_the_tables() {
         let loaded = handle("a", SelectorKind::Fifo, 1);
         let loader = Checkpointer::open(options(&root)).unwrap();
         let before = allocated_bytes();
-        let ((), peak) = peak_of(|| drop(loader.restore(std::slice::from_ref(&loaded), 16 << 20).unwrap()));
+        let ((), peak) =
+            peak_of(|| drop(loader.restore(std::slice::from_ref(&loaded), &Ledgers::default(), 16 << 20).unwrap()));
         // The allocator does not count pages. Their number does not decrease during a load.
         let (rest, peak) = (allocated_bytes() - before + mapped_bytes(), peak + mapped_bytes());
         assert!(rest >= TOTAL / size * size, "{rest}");
@@ -184,7 +186,7 @@ fn a_load_holds_one_large_record_at_a_time() {
     let loader = Checkpointer::open(options(&root)).unwrap();
     let before = allocated_bytes();
     let loaded = [handle("a", SelectorKind::Fifo, 1)];
-    let ((), peak) = peak_of(|| drop(loader.restore(&loaded, 16 << 20).unwrap()));
+    let ((), peak) = peak_of(|| drop(loader.restore(&loaded, &Ledgers::default(), 16 << 20).unwrap()));
     assert!(mapped_bytes() >= 5 * SIZE, "{}", mapped_bytes());
     let over = peak.saturating_sub(allocated_bytes() - before);
     // While its buffer grows, this allocator holds the old and the new one.

@@ -13,6 +13,7 @@ use reverb_formats::proto::schema::{KeyDistributionOptions, PriorityTableCheckpo
 use reverb_formats::table::decode_table;
 use reverb_formats::tfrecord::{RecordWriter, hash_text, put_record};
 use reverb_service::TableHandle;
+use reverb_service::write_ledger::Ledgers;
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions, SizeLimit, verify};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -212,7 +213,7 @@ fn restore(folder: &Path) -> Result<(), Error> {
     };
     let record = decode_table(&table()).unwrap();
     let tables = [TableHandle::new(Table::new(record.config).unwrap())];
-    Checkpointer::open(options)?.restore(&tables, LIMIT as u64).map(drop)
+    Checkpointer::open(options)?.restore(&tables, &Ledgers::default(), LIMIT as u64).map(drop)
 }
 
 /// The first bytes of a record that declares a payload of `length` bytes.

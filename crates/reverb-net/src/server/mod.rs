@@ -24,9 +24,9 @@ use reverb_observe::Calls;
 use reverb_observe::http::HttpServer;
 use reverb_observe::verdict::watch;
 use reverb_secure::Reloads;
-use reverb_service::Replay;
 use reverb_service::maintenance::run_maintenance;
 use reverb_service::registry;
+use reverb_service::{Replay, Store};
 use serve::serve;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,9 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 // limit (Draws): time that clients have for their last receipts when a server stops | {:time} | the samples go back
 /// Maximum time to wait for the receipts that are due, before the tables are closed.
 const RECEIPT_TIME: Duration = Duration::from_secs(1);
+
+/// Time between looks at whether the store wants a save.
+const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
@@ -89,8 +92,8 @@ impl Server {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
         }
         runtime.spawn(watch(Arc::downgrade(&replay)));
-        if let Some(interval) = replay.store().and_then(|store| store.interval()) {
-            runtime.spawn(save_periodically(replay.clone(), interval));
+        if let Some(store) = replay.store().filter(|store| store.interval().is_some() || store.status().log.is_some()) {
+            runtime.spawn(save_when_due(replay.clone(), store.clone()));
         }
         let reloads = Reloads { tls: options.tls.clone(), access: options.access.clone() };
         if reloads.has_files() {
@@ -204,8 +207,7 @@ impl Server {
     fn save_and_close(&self) -> Result<()> {
         let Some(store) = self.replay.store() else { return Ok(()) };
         let saved = if store.saves_on_stop() { store.save_last(self.replay.tables()).map(drop) } else { Ok(()) };
-        store.close();
-        saved
+        saved.and(store.close())
     }
 }
 
@@ -217,14 +219,22 @@ impl Drop for Server {
     }
 }
 
-/// Saves the tables periodically until the service is closed. A failed save is logged, and does not change the time of
-/// the next one.
-async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
+/// Saves the tables periodically, and when the store wants it, until the service is closed. A failed save is logged, and
+/// does not change the time of the next one.
+async fn save_when_due(replay: Arc<Replay>, store: Arc<dyn Store>) {
     let mut closed = std::pin::pin!(replay.closed());
     loop {
-        *replay.facts.next_save.lock() = SystemTime::now().checked_add(interval);
+        let interval = store.interval();
+        *replay.facts.next_save.lock() = interval.and_then(|interval| SystemTime::now().checked_add(interval));
+        let interval_ends = async {
+            match interval {
+                Some(interval) => tokio::time::sleep(interval).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            () = tokio::time::sleep(interval) => {}
+            () = interval_ends => {}
+            () = wanted(&*store) => {}
             () = &mut closed => return,
         }
         if let Err(error) = replay.checkpoint().await
@@ -232,5 +242,12 @@ async fn save_periodically(replay: Arc<Replay>, interval: Duration) {
         {
             tracing::error!("a checkpoint could not be saved: {error}");
         }
+    }
+}
+
+/// Completes when the store wants a save before its interval ends.
+async fn wanted(store: &dyn Store) {
+    while !store.wants_save() {
+        tokio::time::sleep(LOOK_TIME).await;
     }
 }

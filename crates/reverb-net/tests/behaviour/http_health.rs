@@ -39,6 +39,10 @@ impl Store for SlowStore {
         None
     }
 
+    fn wants_save(&self) -> bool {
+        false
+    }
+
     fn saves_on_stop(&self) -> bool {
         true
     }
@@ -53,7 +57,9 @@ impl Store for SlowStore {
         StoreStatus { loading: self.done_bytes.lock().map(progress), ..Default::default() }
     }
 
-    fn close(&self) {}
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 fn runtime() -> Runtime {

@@ -11,6 +11,7 @@ use reverb_net::client::Client;
 use reverb_net::replay_v1::proto::{self as replay, PeekRequest, SampleRequest, sample_request};
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use reverb_net::server::Server;
+use reverb_service::write_ledger::Ledgers;
 use reverb_service::{BatchRequest, DrawRequest, TableHandle};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions};
 use std::path::PathBuf;
@@ -232,7 +233,7 @@ impl World {
     fn save(&self) {
         let checkpointer = Checkpointer::open(options()).unwrap();
         checkpointer.save(self.tables()).unwrap();
-        checkpointer.close();
+        checkpointer.close().unwrap();
     }
 }
 
@@ -249,8 +250,8 @@ pub fn size_of_batch(batch: &replay::Batch) -> usize {
 /// Loads what was saved last into new tables, as the next start of the server would.
 fn load() {
     let checkpointer = Checkpointer::open(options()).unwrap();
-    let loaded = checkpointer.restore(&tables(), common::MAX_MESSAGE_SIZE).unwrap();
-    checkpointer.close();
+    let loaded = checkpointer.restore(&tables(), &Ledgers::default(), common::MAX_MESSAGE_SIZE).unwrap();
+    checkpointer.close().unwrap();
     assert!(loaded.is_some(), "nothing was loaded");
     std::fs::remove_dir_all(loaded.unwrap()).unwrap();
 }

@@ -1,19 +1,26 @@
 //! The checkpoints of one server: saves its tables to a folder and loads them from there.
 
 use super::definition::changeable;
+use super::logged::install;
 use super::options::CheckpointOptions;
 use super::status::StatusBoard;
 use super::{folder, load, restore, save};
 use crate::disk::{Disk, RealDisk, storage_error};
+use crate::durable::{self, LogJournal, LogPlace};
 use crate::lock::{self, FolderLock};
+use crate::log::Position;
 use parking_lot::Mutex;
-use reverb_core::{Error, Result, Table, TableSnapshot};
+use reverb_core::{Error, Result, Table, TableConfig, TableSnapshot};
+use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Store, StoreStatus, TableHandle, snapshot_all};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
+
+/// Time after a failed save before a save is due again that no interval asks for.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Saves and loads the tables of one server. Implements [`Store`].
 #[derive(Debug)]
@@ -22,6 +29,12 @@ pub struct Checkpointer {
     disk: Arc<dyn Disk>,
     state: Mutex<CheckpointerState>,
     board: StatusBoard,
+    /// Where the log of changes between checkpoints is.
+    log_place: LogPlace,
+    /// Writes that log, after the restore.
+    journal: OnceLock<Arc<LogJournal>>,
+    /// When a save is due that no interval asks for. `None` if the log asks for none.
+    next_save: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -50,15 +63,24 @@ impl Checkpointer {
         Self::with_disk(options, Arc::new(RealDisk))
     }
 
-    /// As [`Checkpointer::open`], with a given file system.
+    /// As [`Checkpointer::open`], with a given file system for checkpoints.
     ///
     /// # Errors
     /// Those of [`Checkpointer::open`].
     pub fn with_disk(options: CheckpointOptions, disk: Arc<dyn Disk>) -> Result<Self> {
+        let log_place = LogPlace::new(Arc::new(RealDisk), options.root.clone());
+        Self::with_log_place(options, disk, log_place)
+    }
+
+    /// As [`Checkpointer::open`], with given file systems for checkpoints and for the log.
+    ///
+    /// # Errors
+    /// Those of [`Checkpointer::open`].
+    pub fn with_log_place(options: CheckpointOptions, disk: Arc<dyn Disk>, log_place: LogPlace) -> Result<Self> {
         let root = options.root.clone();
         let lock = match Self::prepare(&*disk, &options) {
             Err(error @ Error::InvalidArgument(_)) => return Err(error),
-            Err(Error::Storage(why)) if options.must_be_writable => {
+            Err(Error::Storage(why)) if options.must_be_writable || options.durability.is_some() => {
                 return Err(Error::Storage(format!(
                     "{why}. A server that saves needs a folder that it can write to. To load a checkpoint from another \
                      one, name it as `load_path`"
@@ -77,7 +99,25 @@ impl Checkpointer {
             damaged: HashSet::new(),
             defined: HashMap::new(),
         };
-        Ok(Self { options, disk, state: Mutex::new(state), board: StatusBoard::default() })
+        Ok(Self {
+            options,
+            disk,
+            state: Mutex::new(state),
+            board: StatusBoard::default(),
+            log_place,
+            journal: OnceLock::new(),
+            next_save: Mutex::default(),
+        })
+    }
+
+    /// The options.
+    pub(super) fn options(&self) -> &CheckpointOptions {
+        &self.options
+    }
+
+    /// The file system of the checkpoints.
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     fn prepare(disk: &dyn Disk, options: &CheckpointOptions) -> Result<FolderLock> {
@@ -98,22 +138,46 @@ impl Checkpointer {
     /// `limit_bytes` bytes in checkpoints that this package has not written. Returns the path of the checkpoint, or
     /// `None` if there is none to load. If this fails, all tables are unchanged.
     ///
+    /// With a log, it repeats what was confirmed since the checkpoint, restores the ledgers of writers, and begins to write
+    /// the log. Without, it refuses a folder with a log that has such changes.
+    ///
     /// # Errors
-    /// [`Error::DataLoss`], naming each checkpoint, if all of them are damaged; [`Error::InvalidArgument`] if a table
-    /// does not exist on the server; [`Error::SignatureMismatch`] if its signature differs; [`Error::Storage`] if a
-    /// file cannot be read.
-    pub fn restore(&self, tables: &[TableHandle], limit_bytes: u64) -> Result<Option<PathBuf>> {
+    /// [`Error::DataLoss`], naming each checkpoint, if all of them are damaged, or naming the files of a log that cannot
+    /// be repeated; [`Error::InvalidArgument`] if a table does not exist on the server; [`Error::SignatureMismatch`] if
+    /// its signature differs; [`Error::Storage`] if a file cannot be read, or the log cannot be written.
+    pub fn restore(&self, tables: &[TableHandle], ledgers: &Ledgers, limit_bytes: u64) -> Result<Option<PathBuf>> {
         let begun = Instant::now();
-        let define =
-            |table: &TableHandle| (table.name().to_owned(), table.with_table(|table| changeable(table.config())));
-        self.state.lock().defined = tables.iter().map(define).collect();
-        let restored = restore::restore(&*self.disk, &self.options, tables, limit_bytes, &self.board)?;
+        let here: Vec<TableConfig> =
+            tables.iter().map(|table| table.with_table(|table| table.config().clone())).collect();
+        self.state.lock().defined = here.iter().map(|config| (config.name.clone(), changeable(config))).collect();
+        let load = || restore::load(&*self.disk, &self.options, &here, limit_bytes, &self.board);
+        let restored = match self.options.durability {
+            Some(durability) => self.restore_with_log((&self.log_place, durability), tables, ledgers, &load)?,
+            None => {
+                let loaded = load()?;
+                durable::clear(
+                    &self.log_place,
+                    loaded.as_ref().and_then(|loaded| loaded.log),
+                    self.options.accept_loss,
+                )?;
+                loaded.map(|loaded| {
+                    install(loaded.tables, tables);
+                    loaded.path
+                })
+            }
+        };
         if let Some(path) = &restored {
             self.board.note_restored(path);
             let (seconds, path) = (begun.elapsed().as_secs_f64(), path.display());
             tracing::info!(path = %path, seconds, "loaded checkpoint {path} in {seconds:.1} s");
         }
         Ok(restored)
+    }
+
+    /// Takes the journal of the tables. A checkpoint is due, unless the caller saves one.
+    pub(super) fn begin_log(&self, journal: Arc<LogJournal>, is_saved: bool) {
+        let _set_once = self.journal.set(journal);
+        *self.next_save.lock() = (!is_saved).then(Instant::now);
     }
 
     /// Saves the state of the tables at one moment, then removes older checkpoints beyond the number to keep. Saves run
@@ -127,6 +191,7 @@ impl Checkpointer {
         let mut begun = Instant::now();
         let saved = self.save_in_turn(tables, &mut begun);
         self.board.note_save(&saved, begun.elapsed());
+        *self.next_save.lock() = saved.is_err().then(|| Instant::now() + PAUSE);
         saved
     }
 
@@ -156,8 +221,16 @@ impl Checkpointer {
         let name = folder::new_name(&folder::checkpoints(disk, root)?, OffsetDateTime::now_utc())?;
         let path = root.join(&name);
         let saving = folder::saving_path(root, &name);
-        let write = |disk: &dyn Disk| self.write(disk, &saving, &path, snapshot_all(tables), &state.defined);
+        let journal = self.journal.get();
+        let (log, snapshots) = match journal {
+            Some(journal) => journal.begin_epoch().map(|(begin, snapshots)| (Some(begin), snapshots))?,
+            None => (None, snapshot_all(tables)),
+        };
+        let write = |disk: &dyn Disk| self.write(disk, (&saving, &path), snapshots, &state.defined, log);
         let bytes = self.board.saving(disk, &path, write).inspect_err(|_| {
+            if let Some(journal) = journal {
+                journal.not_saved();
+            }
             if let Err(left) = folder::remove_files(disk, &saving) {
                 tracing::warn!("an incomplete checkpoint could not be removed: {left}");
             }
@@ -168,6 +241,9 @@ impl Checkpointer {
         tracing::info!(path = %shown, bytes, seconds, "saved checkpoint {shown} in {seconds:.1} s");
         if let Err(error) = self.prune(&mut state) {
             tracing::warn!("checkpoint {} is saved, but older ones could not be removed: {error}", path.display());
+        }
+        if let (Some(journal), Some(Position { log_id, .. })) = (journal, log) {
+            journal.saved(self.oldest_epoch(log_id), bytes)?;
         }
         Ok(path)
     }
@@ -187,12 +263,12 @@ impl Checkpointer {
     fn write(
         &self,
         disk: &dyn Disk,
-        saving: &Path,
-        path: &Path,
+        (saving, path): (&Path, &Path),
         snapshots: Vec<TableSnapshot>,
         defined: &HashMap<String, BTreeMap<String, String>>,
+        log: Option<Position>,
     ) -> Result<u64> {
-        let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression, defined)?;
+        let sidecar = save::write_checkpoint(disk, saving, snapshots, self.options.compression, defined, log)?;
         // Verified before the rename, so that a damaged checkpoint is removed like any other failed save.
         for name in sidecar.files.keys() {
             load::check_file(disk, saving, name, &sidecar)?;
@@ -237,9 +313,13 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Unlocks the folder. Waits for a running save. Later saves fail.
-    pub fn close(&self) {
+    /// Syncs the log, and unlocks the folder. Waits for a running save. Later saves fail.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the log could not be synced.
+    pub fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
+        let stopped = self.journal.get().map_or(Ok(()), |journal| journal.stop());
         state.lock = Err(Error::Cancelled("the server was stopped and cannot save checkpoints".into()));
         let root = &self.options.root;
         if self.options.is_temporary
@@ -248,6 +328,7 @@ impl Checkpointer {
             let _gone = self.disk.remove_file(&root.join(lock::LOCK));
             let _gone = self.disk.remove_dir(root);
         }
+        stopped
     }
 }
 
@@ -276,12 +357,21 @@ impl Store for Checkpointer {
         self.board.failure()
     }
 
-    fn status(&self) -> StoreStatus {
-        self.board.status(&*self.disk, &self.options.root)
+    fn wants_save(&self) -> bool {
+        let Some(journal) = self.journal.get() else { return false };
+        match *self.next_save.lock() {
+            Some(next) => next <= Instant::now(),
+            None => journal.wants_save(),
+        }
     }
 
-    fn close(&self) {
-        Self::close(self);
+    fn status(&self) -> StoreStatus {
+        let log = self.journal.get().and_then(|journal| journal.status());
+        StoreStatus { log, ..self.board.status(&*self.disk, &self.options.root) }
+    }
+
+    fn close(&self) -> Result<()> {
+        Self::close(self)
     }
 }
 

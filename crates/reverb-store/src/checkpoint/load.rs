@@ -3,8 +3,9 @@
 use super::folder::{CHUNKS, ITEMS, TABLES, files_of, is_complete};
 use super::progress::Progress;
 use super::record_stream::{Finished, Records};
-use super::sidecar::{MAX_BYTES, Runs, SIDECAR, Sidecar, TableExtra};
+use super::sidecar::{LogBegin, MAX_BYTES, Runs, SIDECAR, Sidecar, TableExtra};
 use crate::disk::{Disk, storage_error};
+use crate::log::Position;
 use reverb_core::published_room;
 use reverb_core::{EpisodeIds, Error, NewItem, Result, Table, TableConfig};
 use reverb_formats::chunk::ChunkDecoder;
@@ -101,13 +102,19 @@ pub struct ReadTable {
     pub table: Option<Table>,
 }
 
-/// Reads the checkpoint at `path`. Refuses chunks above `limit`.
+/// Reads the checkpoint at `path`, and where the log of later changes begins, if it names one. Refuses chunks above
+/// `limit`.
 ///
 /// # Errors
 /// [`Error::DataLoss`] if it is damaged or incomplete, naming the file and the damage; [`Error::Storage`] if it cannot
 /// be read; those of `choose`; [`Error::InvalidPriority`] and [`Error::SignatureMismatch`] for items that do not fit a
 /// table that `choose` has changed.
-pub fn read_checkpoint(disk: &dyn Disk, path: &Path, limit: SizeLimit, choose: Choose<'_>) -> Result<Vec<ReadTable>> {
+pub fn read_checkpoint(
+    disk: &dyn Disk,
+    path: &Path,
+    limit: SizeLimit,
+    choose: Choose<'_>,
+) -> Result<(Vec<ReadTable>, Option<Position>)> {
     let files = check_complete(disk, path)?;
     let has = |name: &str| files.iter().any(|file| file == name);
     let sidecar = if has(SIDECAR) { Some(read_sidecar(disk, path)?) } else { None };
@@ -121,7 +128,8 @@ pub fn read_checkpoint(disk: &dyn Disk, path: &Path, limit: SizeLimit, choose: C
     } else {
         loader.read_old_items()?;
     }
-    loader.finish()
+    let log = loader.sidecar.as_ref().and_then(|sidecar| sidecar.log.as_ref()).map(LogBegin::position).transpose()?;
+    Ok((loader.finish()?, log))
 }
 
 /// Returns the names of the files of a checkpoint.

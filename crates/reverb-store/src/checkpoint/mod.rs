@@ -7,6 +7,7 @@
 //! - `save.rs`: writes a checkpoint; `record_file.rs`: writes one file of it on a separate thread.
 //! - `load.rs`: reads a checkpoint into new tables; `record_stream.rs`: reads one file of it on several threads.
 //! - `restore.rs`: chooses the checkpoint to load and replaces the tables of a server, or says what that would do.
+//! - `logged.rs`: the same for a server with a log of the changes between checkpoints.
 //! - `definition.rs`: which options a restored table has.
 //! - `reader.rs`: lists, verifies and reads checkpoints without a server.
 //! - `status.rs`: the progress and results of saves and loads.
@@ -20,6 +21,7 @@ mod checkpointer;
 mod definition;
 mod folder;
 mod load;
+mod logged;
 mod options;
 mod progress;
 mod reader;

@@ -61,7 +61,7 @@ pub fn list(root: &Path) -> Result<Vec<PathBuf>> {
 /// not supported; [`Error::Storage`] if it cannot be read.
 pub fn verify(path: &Path, limit: SizeLimit) -> Result<Summary> {
     let is_ours = read_tables(&RealDisk, path)?.1.is_some();
-    let tables = read_checkpoint(&RealDisk, path, limit, &mut |_, _| Ok(None))?;
+    let (tables, _) = read_checkpoint(&RealDisk, path, limit, &mut |_, _| Ok(None))?;
     let tables = tables
         .into_iter()
         .map(|table| TableSummary { status: to_status(&table.record, table.items), items: Some(table.items) });
@@ -132,7 +132,7 @@ impl CheckpointReader {
 
     fn read(disk: &dyn Disk, path: &Path, wanted: Option<&[String]>, limit: SizeLimit) -> Result<Self> {
         let mut known = Vec::new();
-        let read = read_checkpoint(disk, path, limit, &mut |record, _| {
+        let (read, _) = read_checkpoint(disk, path, limit, &mut |record, _| {
             let name = &record.config.name;
             known.push(name.clone());
             Ok(wanted.is_none_or(|wanted| wanted.contains(name)).then(|| record.config.clone()))

@@ -6,10 +6,12 @@ use super::load::{ReadTable, SizeLimit, check_complete, read_checkpoint, read_ta
 use super::options::{CheckpointOptions, Definitions, LoadOptions};
 use super::status::StatusBoard;
 use crate::disk::{Disk, RealDisk};
-use reverb_core::{Error, Result};
+use crate::log::Position;
+use reverb_core::published_room::Tally;
+use reverb_core::{Error, Result, Table, TableConfig};
 use reverb_formats::table::TableRecord;
 use reverb_service::TableHandle;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// What a restore would do.
@@ -36,18 +38,47 @@ pub struct PlannedTable {
     pub options: Option<Vec<OptionTexts>>,
 }
 
-/// See [`super::checkpointer::Checkpointer::restore`].
-pub fn restore(
+/// A checkpoint that was loaded.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its tables that are tables of the server.
+    pub tables: Vec<LoadedTable>,
+    /// Where the log of later changes begins, if the checkpoint names one.
+    pub log: Option<Position>,
+}
+
+/// A table of a checkpoint that was loaded.
+#[derive(Debug)]
+pub struct LoadedTable {
+    /// Which table of the server it is.
+    pub place: usize,
+    /// The table.
+    pub table: Table,
+    /// What it knew of the counts of all shards, if it was one of a shard.
+    pub tally: Tally,
+    /// Whether it was within other limits, so that items may no longer fit.
+    pub is_limited: bool,
+    /// See [`super::sidecar::TableExtra::defined`].
+    pub defined: Option<BTreeMap<String, String>>,
+}
+
+/// Loads the checkpoint that the options select, for tables with these definitions. `None` if there is none. See
+/// [`super::checkpointer::Checkpointer::restore`].
+pub fn load(
     disk: &dyn Disk,
     options: &CheckpointOptions,
-    tables: &[TableHandle],
+    tables: &[TableConfig],
     limit_bytes: u64,
     board: &StatusBoard,
-) -> Result<Option<PathBuf>> {
-    let load =
-        |path: &Path| board.loading(disk, path, |disk| load_into(disk, path, &options.load, tables, limit_bytes));
+) -> Result<Option<Loaded>> {
+    let is_logged = options.durability.is_some();
+    let load = |path: &Path| {
+        board.loading(disk, path, |disk| load_one(disk, path, (&options.load, is_logged), tables, limit_bytes))
+    };
     let (found, damaged) = select(disk, options, load)?;
-    if let (Some((path, ())), false) = (&found, damaged.is_empty()) {
+    if let (Some((path, _)), false) = (&found, damaged.is_empty()) {
         tracing::warn!(
             "loaded checkpoint {}, because newer ones are damaged (they are kept): {}",
             path.display(),
@@ -58,7 +89,7 @@ pub fn restore(
         // Like the reference, the server starts with empty tables then. Unlike the reference, it logs a warning.
         tracing::warn!("fallback_checkpoint_path {} holds no checkpoint; the tables are empty", path.display());
     }
-    Ok(found.map(|(path, ())| path))
+    Ok(found.map(|(path, (tables, log))| Loaded { path, tables, log }))
 }
 
 impl Plan {
@@ -118,35 +149,36 @@ fn in_checkpoint(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Loads one checkpoint. The tables change only after all of it was read and verified.
-fn load_into(
+/// Loads one checkpoint. Tables whose later changes are in a log keep the saved limits, within which these were made.
+fn load_one(
     disk: &dyn Disk,
     path: &Path,
-    options: &LoadOptions,
-    tables: &[TableHandle],
+    (options, is_logged): (&LoadOptions, bool),
+    tables: &[TableConfig],
     limit_bytes: u64,
-) -> Result<()> {
+) -> Result<(Vec<LoadedTable>, Option<Position>)> {
     let mut differences = Vec::new();
     let mut found = Vec::new();
     let mut left_out = Vec::new();
     // Tables that were within other limits.
     let mut limited = Vec::new();
+    let mut definitions = HashMap::new();
     let mut choose = |record: &TableRecord, defined: Option<&BTreeMap<String, String>>| {
         let Some(name) = options.target_name(&record.config.name) else {
             left_out.push(record.config.name.clone());
             return Ok(None);
         };
         found.push(record.config.name.clone());
-        let here = find(tables, name)?.with_table(|table| table.config().clone());
-        let merged = Merged::new(&record.config, &here, defined, options.definitions)?;
+        definitions.insert(record.config.name.clone(), defined.cloned());
+        let merged = Merged::new(&record.config, &tables[find(tables, name)?], defined, options.definitions)?;
         differences.extend(merged.difference(options.definitions));
         let (saved, used) = (&record.config, &merged.config);
         if (used.max_size, used.max_bytes) != (saved.max_size, saved.max_bytes) {
             limited.push(record.config.name.clone());
         }
-        Ok(Some(merged.config))
+        Ok(Some(if is_logged { with_limits_of(saved, merged.config) } else { merged.config }))
     };
-    let restored = read_checkpoint(disk, path, SizeLimit::Foreign(limit_bytes), &mut choose)?;
+    let (read, log) = read_checkpoint(disk, path, SizeLimit::Foreign(limit_bytes), &mut choose)?;
     options.check_found(path, &found)?;
     if options.definitions == Definitions::Edited && !left_out.is_empty() {
         // They are not in the next checkpoint.
@@ -155,20 +187,29 @@ fn load_into(
     if !differences.is_empty() {
         tracing::warn!("checkpoint {}: {}", path.display(), differences.join("; "));
     }
-    for ReadTable { record, table, tally, .. } in restored {
+    let mut loaded = Vec::new();
+    for ReadTable { record, table, tally, .. } in read {
         let saved_name = &record.config.name;
-        let (Some(name), Some(mut table)) = (options.target_name(saved_name), table) else { continue };
-        if limited.contains(saved_name) {
-            table.evict_to_limits(&mut Vec::new());
-        }
-        find(tables, name)?.restore(table, &tally);
+        let (Some(name), Some(table)) = (options.target_name(saved_name), table) else { continue };
+        let (place, is_limited) = (find(tables, name)?, limited.contains(saved_name));
+        let defined = definitions.remove(saved_name).flatten();
+        loaded.push(LoadedTable { place, table, tally, is_limited, defined });
     }
-    Ok(())
+    Ok((loaded, log))
 }
 
-fn find<'a>(tables: &'a [TableHandle], name: &str) -> Result<&'a TableHandle> {
-    tables.iter().find(|table| table.name() == name).ok_or_else(|| {
-        let names: Vec<_> = tables.iter().map(|table| format!("'{}'", table.name())).collect();
+fn with_limits_of(saved: &TableConfig, config: TableConfig) -> TableConfig {
+    let TableConfig { max_size, max_bytes, max_times_sampled, ref rate_limiter, .. } = *saved;
+    TableConfig { max_size, max_bytes, max_times_sampled, rate_limiter: rate_limiter.clone(), ..config }
+}
+
+/// Returns which table of the server has a name.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] with all names.
+pub fn find(tables: &[TableConfig], name: &str) -> Result<usize> {
+    tables.iter().position(|table| table.name == name).ok_or_else(|| {
+        let names: Vec<_> = tables.iter().map(|table| format!("'{}'", table.name)).collect();
         Error::invalid(format!(
             "Trying to load table '{name}' but table was not found in provided list of tables. Available tables: [{}]",
             names.join(", ")
@@ -176,7 +217,7 @@ fn find<'a>(tables: &'a [TableHandle], name: &str) -> Result<&'a TableHandle> {
     })
 }
 
-/// Says what [`load_into`] would do with each table of a checkpoint.
+/// Says what [`load_one`] would do with each table of a checkpoint.
 fn plan_tables(
     disk: &dyn Disk,
     path: &Path,

@@ -5,6 +5,7 @@ use super::progress::Progress;
 use super::record_file::RecordFile;
 use super::sidecar::{Runs, SIDECAR, ShardCounts, Sidecar, TableExtra};
 use crate::disk::{Disk, storage_error};
+use crate::log::Position;
 use reverb_core::{Chunk, EpisodeIds, ItemView, Result, TableSnapshot, random_key};
 use reverb_formats::chunk::ChunkEncoder;
 use reverb_formats::item::ItemEncoder;
@@ -14,7 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Writes all files of a checkpoint to the new folder `path`, and returns when they are on disk. `level` is the
-/// compression level of zlib. `defined` has what [`TableExtra::defined`] states, by the names of tables.
+/// compression level of zlib. `defined` has what [`TableExtra::defined`] states, by the names of tables, and `log` where the
+/// log of later changes begins.
 ///
 /// # Errors
 /// [`reverb_core::Error::Storage`], naming the file.
@@ -24,9 +26,10 @@ pub fn write_checkpoint(
     snapshots: Vec<TableSnapshot>,
     level: u32,
     defined: &HashMap<String, BTreeMap<String, String>>,
+    log: Option<Position>,
 ) -> Result<Sidecar> {
     disk.create_dir_all(path).map_err(|error| storage_error("cannot create", path, &error))?;
-    let mut sidecar = Sidecar::new(level);
+    let mut sidecar = Sidecar { log: log.map(Into::into), ..Sidecar::new(level) };
     write_tables(disk, path, &snapshots, &mut sidecar, defined)?;
     let mut content = ContentWriter::new(disk, path, level)?;
     let total = sidecar.tables.iter().map(|table| table.items).sum();

@@ -2,8 +2,10 @@
 //!
 //! `reverb.jsonl` has two lines: a JSON object, and the hash of the first line (XXH3, 128 bits). The object holds the
 //! sizes and hashes of the other files and, for each table, the true `max_size`, `max_bytes`, the seed, the number of
-//! items, the largest priority so far and, of a shard of a cluster, the counts of all shards.
+//! items, the largest priority so far and, of a shard of a cluster, the counts of all shards. Of a server with a log, it
+//! holds where the changes after the checkpoint begin there.
 
+use crate::log::Position;
 use reverb_core::published_room::{Counts, Incarnation, Tally};
 use reverb_core::{Error, Result};
 use reverb_formats::tfrecord::hash_text;
@@ -35,6 +37,39 @@ pub struct Sidecar {
     /// Lengths of runs of chunks in the order of their file. Runs of chunks whose rows belong to one episode alternate
     /// with runs of chunks in which each row is an episode. The first run is of the first kind.
     pub episode_runs: Vec<u64>,
+    /// Where the log of later changes begins. `None` if the server that saved the checkpoint has kept none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogBegin>,
+}
+
+/// Where the log of the changes after a checkpoint begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogBegin {
+    /// Id of the log, in hex.
+    pub id: String,
+    /// The epoch.
+    pub epoch: u64,
+    /// LSN of its first frame.
+    pub lsn: u64,
+}
+
+impl From<Position> for LogBegin {
+    fn from(Position { log_id, epoch, lsn }: Position) -> Self {
+        Self { id: format!("{:032x}", u128::from_be_bytes(log_id)), epoch, lsn }
+    }
+}
+
+impl LogBegin {
+    /// Returns the place in the log.
+    ///
+    /// # Errors
+    /// [`Error::DataLoss`] if the id is not one.
+    pub fn position(&self) -> Result<Position> {
+        let Self { ref id, epoch, lsn } = *self;
+        let log_id = u128::from_str_radix(id, 16).map(u128::to_be_bytes);
+        let log_id = log_id.map_err(|_| Error::DataLoss(format!("{SIDECAR}: `{id}` is not the id of a log")))?;
+        Ok(Position { log_id, epoch, lsn })
+    }
 }
 
 /// The only field that every version of the format has.
@@ -129,6 +164,7 @@ impl Sidecar {
             chunks: 0,
             tables: Vec::new(),
             episode_runs: Vec::new(),
+            log: None,
         }
     }
 

@@ -60,7 +60,7 @@ impl Log {
     /// [`Error::Storage`] if another server has claimed the folder since, or if the first segment cannot be made or was
     /// made before: the log must be recovered again before another start. [`Error::InvalidArgument`] if the interval of
     /// syncs is zero.
-    pub fn start(fence: Fence, start: Start, options: LogOptions) -> Result<Self> {
+    pub fn start(fence: Arc<Fence>, start: Start, options: LogOptions) -> Result<Self> {
         if options.sync_interval.is_zero() {
             return Err(Error::invalid("the interval of syncs of a log must not be zero"));
         }
@@ -121,7 +121,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Storage`] if the log is closed by a failure: what was noted may or may not be there after a restart.
-    /// [`Error::Cancelled`] if the log was stopped.
+    /// [`Error::Cancelled`] if the log was stopped; and errors of the source, which close the log.
     pub fn commit(&self, source: &dyn Source) -> Result<()> {
         self.commit_in(source, self.shared.mode)
     }
@@ -132,6 +132,14 @@ impl Log {
     /// As [`Log::commit`].
     pub fn commit_written(&self, source: &dyn Source) -> Result<()> {
         self.commit_in(source, Mode::Process)
+    }
+
+    /// Returns once all that was noted before this call is synced, in each mode.
+    ///
+    /// # Errors
+    /// As [`Log::commit`].
+    pub fn commit_synced(&self, source: &dyn Source) -> Result<()> {
+        self.commit_in(source, Mode::Power)
     }
 
     fn commit_in(&self, source: &dyn Source, mode: Mode) -> Result<()> {
@@ -156,8 +164,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Storage`] if the log is or will be closed by a failure, or if the segment of the new epoch cannot be made:
-    /// then the old epoch goes on. [`Error::Cancelled`] if the log was stopped.
-    pub fn begin_epoch<T>(&self, drain: impl FnOnce(&mut Payload) -> T) -> Result<(Position, T)> {
+    /// then the old epoch goes on. [`Error::Cancelled`] if the log was stopped; and errors of `drain`, which close the log.
+    pub fn begin_epoch<T>(&self, drain: impl FnOnce(&mut Payload) -> Result<T>) -> Result<(Position, T)> {
         self.check_process()?;
         let mut next_epoch = self.next_epoch.lock();
         let shared = &*self.shared;
@@ -169,7 +177,7 @@ impl Log {
         let first = shared.make(SegmentName { epoch, number: 0 })?;
         let mut progress = shared.progress.lock();
         let begun = shared.lead(&mut progress, |writer, payload, synced| {
-            let value = drain(payload);
+            let value = drain(payload)?;
             if !payload.is_empty() {
                 shared.append(writer, payload, synced)?;
             }

@@ -31,7 +31,7 @@ impl Fence {
     ///
     /// # Errors
     /// [`Error::Storage`] if the file cannot be read, written or synced.
-    pub fn claim(disk: Arc<dyn LogDisk>, folder: &Path) -> Result<Self> {
+    pub fn claim(disk: Arc<dyn LogDisk>, folder: &Path) -> Result<Arc<Self>> {
         let path = folder.join(FILE);
         let before = match read(&*disk, &path) {
             // A damaged number does no harm: the random part tells servers apart.
@@ -50,7 +50,7 @@ impl Fence {
             disk.sync_dir(folder)
         };
         match write() {
-            Ok(()) => Ok(Self { disk, folder: folder.into(), path, generation, content }),
+            Ok(()) => Ok(Arc::new(Self { disk, folder: folder.into(), path, generation, content })),
             Err(error) => {
                 let _stays = disk.remove_file(&new);
                 Err(storage_error("cannot write", &path, &error))

@@ -114,6 +114,24 @@ pub(super) fn is_unused(disk: &dyn Disk, path: &Path) -> Result<bool> {
     }
 }
 
+/// Removes all segments in a folder from an epoch on.
+///
+/// # Errors
+/// [`Error::Storage`] if a file cannot be removed. Those behind it were removed then.
+pub fn remove_from(disk: &dyn Disk, folder: &Path, epoch: u64) -> Result<()> {
+    for name in segments(disk, folder)?.into_iter().rev().filter(|name| name.epoch >= epoch) {
+        remove(disk, folder, name)?;
+    }
+    Ok(())
+}
+
+/// Removes a segment, durably: one that is missing between others is damage.
+pub(super) fn remove(disk: &dyn Disk, folder: &Path, name: SegmentName) -> Result<()> {
+    let path = name.path(folder);
+    disk.remove_file(&path).map_err(|error| storage_error("cannot remove", &path, &error))?;
+    disk.sync_dir(folder).map_err(|error| storage_error("cannot sync", folder, &error))
+}
+
 /// Renames all segments in a folder, so that they are no longer part of a log, and returns their new paths.
 ///
 /// # Errors

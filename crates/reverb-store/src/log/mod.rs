@@ -25,7 +25,7 @@ mod writer;
 
 pub use commit::{Log, LogStatus};
 pub use fence::Fence;
-pub use folder::{Position, oldest, set_aside};
+pub use folder::{Position, oldest, remove_from, set_aside};
 pub use format::{Id, boot_id};
 pub use options::{Clock, LogOptions, Mode, SEGMENT_BYTES, Start};
 pub use payload::{Payload, Source};

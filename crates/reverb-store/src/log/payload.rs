@@ -1,6 +1,7 @@
 //! The payload of a frame.
 
 use bytes::Bytes;
+use reverb_core::Result;
 use std::io::IoSlice;
 
 /// Capacity in bytes that a payload keeps for the next one.
@@ -69,5 +70,8 @@ impl Payload {
 /// Where what is to be written was noted.
 pub trait Source {
     /// Moves all that was noted so far into the payload.
-    fn drain(&self, payload: &mut Payload);
+    ///
+    /// # Errors
+    /// What was noted cannot be written. The log is closed.
+    fn drain(&self, payload: &mut Payload) -> Result<()>;
 }

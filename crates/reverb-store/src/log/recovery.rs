@@ -1,7 +1,7 @@
 //! Recovery of a log after a crash: replays its frames and cuts the torn tail.
 
 use super::fence::Fence;
-use super::folder::Position;
+use super::folder::{Position, remove};
 use super::format::Id;
 use super::options::Start;
 use super::walk::{Replay, Walk, walk};
@@ -45,12 +45,18 @@ pub fn recover(fence: &Fence, from: Position, boot_id: Option<Id>, replay: Repla
     Ok(recovered(folder, from, walk))
 }
 
-/// Reads a log as [`recover`] does and changes nothing.
+/// Replays a log as [`recover`] does, and changes nothing.
 ///
 /// # Errors
 /// As [`recover`].
-pub fn verify(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<Recovered> {
-    let walk = walk(disk, folder, from, boot_id, &mut |_, _| Ok(()))?;
+pub fn verify(
+    disk: &dyn Disk,
+    folder: &Path,
+    from: Position,
+    boot_id: Option<Id>,
+    replay: Replay<'_>,
+) -> Result<Recovered> {
+    let walk = walk(disk, folder, from, boot_id, replay)?;
     Ok(recovered(folder, from, walk))
 }
 
@@ -71,10 +77,7 @@ fn recovered(folder: &Path, from: Position, walk: Walk) -> Recovered {
 fn cut(disk: &dyn LogDisk, folder: &Path, walk: &Walk) -> Result<()> {
     let (last, end) = walk.end;
     for name in walk.segments[last + 1..].iter().rev() {
-        let path = name.path(folder);
-        disk.remove_file(&path).map_err(|error| storage_error("cannot remove", &path, &error))?;
-        // One after the other also on disk: a segment that is missing between others is damage.
-        disk.sync_dir(folder).map_err(|error| storage_error("cannot sync", folder, &error))?;
+        remove(disk, folder, *name)?;
     }
     for (index, name) in walk.segments[..=last].iter().enumerate() {
         let path = name.path(folder);

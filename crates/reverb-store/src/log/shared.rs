@@ -30,7 +30,7 @@ pub struct Shared {
     pub mode: Mode,
     pub sync_interval: Duration,
     pub segment_bytes: u64,
-    pub fence: Fence,
+    pub fence: Arc<Fence>,
     pub clock: Clock,
     /// Used by the thread that has the turn to write.
     pub writer: Mutex<(Writer, Payload)>,
@@ -46,14 +46,19 @@ type Guard<'a> = MutexGuard<'a, Progress>;
 
 impl Shared {
     /// Waits until the group is written. Leads it if nobody has the turn; only then `drain` is called.
-    pub fn write_through(&self, progress: &mut Guard<'_>, group: u64, drain: &dyn Fn(&mut Payload)) -> Result<()> {
+    pub fn write_through(
+        &self,
+        progress: &mut Guard<'_>,
+        group: u64,
+        drain: &dyn Fn(&mut Payload) -> Result<()>,
+    ) -> Result<()> {
         while progress.written < group {
             progress.check()?;
             if progress.is_writing {
                 self.turn_ended.wait(progress);
             } else {
                 self.lead(progress, |writer, payload, synced| {
-                    drain(payload);
+                    drain(payload)?;
                     if payload.is_empty() { Ok(()) } else { self.append(writer, payload, synced) }
                 })?;
             }

@@ -4,6 +4,7 @@ use crate::LIMIT;
 use crate::world::{Contents, Folder, contents, fill, handle, options, options_of, temp_dir};
 use reverb_core::{Error, SelectorKind};
 use reverb_service::TableHandle;
+use reverb_service::write_ledger::Ledgers;
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ fn two_checkpoints(compression: u32) -> (Folder, [(PathBuf, Contents); 2]) {
 fn load(root: &Path) -> Result<(PathBuf, Contents), Error> {
     let table = table();
     let before = contents(&table);
-    match Checkpointer::open(options(root)).unwrap().restore(std::slice::from_ref(&table), LIMIT) {
+    match Checkpointer::open(options(root)).unwrap().restore(std::slice::from_ref(&table), &Ledgers::default(), LIMIT) {
         Ok(path) => Ok((path.expect("there are checkpoints"), contents(&table))),
         Err(error) => {
             assert_eq!(contents(&table), before, "a table has changed though nothing could be loaded");

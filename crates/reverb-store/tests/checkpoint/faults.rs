@@ -3,6 +3,7 @@
 use crate::LIMIT;
 use crate::world::{contents, fill, handle, options, temp_dir};
 use reverb_core::{Error, SelectorKind};
+use reverb_service::write_ledger::Ledgers;
 use reverb_store::checkpoint::Checkpointer;
 use reverb_store::disk::{Disk, OutFile, RealDisk};
 use std::ffi::OsString;
@@ -182,7 +183,7 @@ fn save_with_fault(left: i64, error: i32, stays: bool) -> bool {
     // The next server finds the confirmed checkpoint undamaged.
     let restored = handle("a", SelectorKind::Fifo, 1000);
     let loader = Checkpointer::open(options(&root)).unwrap();
-    let path = loader.restore(std::slice::from_ref(&restored), LIMIT).expect(&at).expect(&at);
+    let path = loader.restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT).expect(&at).expect(&at);
     let found = contents(&restored);
     match &saved {
         Ok(saved) => assert_eq!((&path, &found), (saved, &newer), "{at}"),
@@ -217,7 +218,7 @@ fn an_error_at_any_operation_of_a_load_is_raised_or_changes_nothing() {
         let restored = handle("a", SelectorKind::Fifo, 1000);
         let before = contents(&restored);
         let loader = Checkpointer::with_disk(options(&root), Arc::new(FaultyDisk(faults.clone()))).unwrap();
-        match loader.restore(std::slice::from_ref(&restored), LIMIT) {
+        match loader.restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT) {
             Ok(loaded) => {
                 assert_eq!((loaded, contents(&restored)), (Some(path.clone()), contents(&table)), "{operations}");
             }

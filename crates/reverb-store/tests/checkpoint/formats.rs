@@ -13,6 +13,7 @@ use reverb_formats::proto::schema::{
 use reverb_formats::proto::tensorflow::{TensorProto, TensorShapeProto, tensor_shape_proto::Dim};
 use reverb_formats::table::decode_table;
 use reverb_formats::tfrecord::{RecordReader, RecordWriter, put_record};
+use reverb_service::write_ledger::Ledgers;
 use reverb_store::checkpoint::Checkpointer;
 use std::fs;
 use std::path::Path;
@@ -63,7 +64,7 @@ fn golden_records_are_saved_again_as_they_were() {
         .map(|table| handle(&decode_table(table).unwrap().config.name, SelectorKind::Uniform, 5))
         .collect();
     let checkpointer = Checkpointer::open(options(&root)).unwrap();
-    checkpointer.restore(&handles, LIMIT).unwrap();
+    checkpointer.restore(&handles, &Ledgers::default(), LIMIT).unwrap();
     let saved = checkpointer.save(&handles).unwrap();
     for (file, expected) in [("tables.tfrecord", &tables), ("items.tfrecord", &items), ("chunks.tfrecord", &chunks)] {
         assert_eq!(read_all(&fs::read(saved.join(file)).unwrap()).unwrap(), *expected, "{file}");
@@ -155,7 +156,10 @@ fn new_item(key: u64, chunk_key: u64) -> PrioritizedItem {
 
 fn load(root: &Path) -> Result<reverb_service::TableHandle, Error> {
     let table = handle("a", SelectorKind::Lifo, 50);
-    Checkpointer::open(options(root)).unwrap().restore(std::slice::from_ref(&table), LIMIT).map(|_| table)
+    Checkpointer::open(options(root))
+        .unwrap()
+        .restore(std::slice::from_ref(&table), &Ledgers::default(), LIMIT)
+        .map(|_| table)
 }
 
 fn chunks() -> Vec<Vec<u8>> {

@@ -12,6 +12,7 @@ use world::{World, contents, fill, handle, options, options_of, temp_dir};
 use proptest::prelude::*;
 use reverb_core::TableChanges;
 use reverb_core::{Error, SelectorKind};
+use reverb_service::write_ledger::Ledgers;
 use reverb_store::checkpoint::{Checkpointer, Definitions, LoadOptions, Plan, SizeLimit, list, verify};
 use std::fs;
 
@@ -35,11 +36,11 @@ fn a_restored_table_continues_where_it_was_saved() {
         let saver = Checkpointer::open(options(&root)).unwrap();
         let path = saver.save(std::slice::from_ref(&table)).unwrap();
         fill(&table, 100..120);
-        saver.close();
+        saver.close().unwrap();
 
         let restored = handle("a", selector, 50);
         let loader = Checkpointer::open(options(&root)).unwrap();
-        assert_eq!(loader.restore(std::slice::from_ref(&restored), LIMIT).unwrap(), Some(path));
+        assert_eq!(loader.restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT).unwrap(), Some(path));
         assert_eq!(contents(&restored), saved);
     }
 }
@@ -55,7 +56,7 @@ fn two_tables_that_share_chunks_share_them_again() {
     let summary = verify(&path, SizeLimit::default()).unwrap();
     assert_eq!(summary.tables.iter().map(|table| table.items).collect::<Vec<_>>(), [Some(10), Some(10)]);
     let restored = [handle("b", SelectorKind::Lifo, 50), handle("a", SelectorKind::Fifo, 50)];
-    Checkpointer::open(options(&root)).unwrap().restore(&restored, LIMIT).unwrap();
+    Checkpointer::open(options(&root)).unwrap().restore(&restored, &Ledgers::default(), LIMIT).unwrap();
     assert_eq!(contents(&restored[1]), contents(&tables[0]));
     assert_eq!(contents(&restored[0]), contents(&tables[1]));
     assert_eq!(world::distinct_chunks(&restored), world::distinct_chunks(&tables));
@@ -72,13 +73,13 @@ fn large_chunks_that_compress_well_stay_so_until_they_are_read() {
     Checkpointer::open(options(&root)).unwrap().save(&saved).unwrap();
     let restored = tables();
     let checkpointer = Checkpointer::open(options(&root)).unwrap();
-    checkpointer.restore(&restored, LIMIT).unwrap();
+    checkpointer.restore(&restored, &Ledgers::default(), LIMIT).unwrap();
     assert_eq!((world::packed(&restored[0]), world::packed(&restored[1])), (vec![1, 2], vec![]));
     // Saving does not unpack them either.
     checkpointer.save(&restored).unwrap();
     assert_eq!(world::packed(&restored[0]), [1, 2]);
     let again = tables();
-    checkpointer.restore(&again, LIMIT).unwrap();
+    checkpointer.restore(&again, &Ledgers::default(), LIMIT).unwrap();
     for tables in [&restored, &again] {
         assert_eq!(world::draw_columns(&tables[0], 1), world::draw_columns(&saved[0], 1));
         assert_eq!(world::packed(&tables[0]), [2]);
@@ -105,7 +106,7 @@ fn a_chunk_that_the_reference_has_written_twice_is_loaded_once() {
     std::fs::remove_file(path.join("reverb.jsonl")).unwrap();
     world::write_records_twice(&path.join("chunks.tfrecord"));
     let restored = [handle("a", SelectorKind::Fifo, 50), handle("b", SelectorKind::Lifo, 50)];
-    Checkpointer::open(options(&root)).unwrap().restore(&restored, LIMIT).unwrap();
+    Checkpointer::open(options(&root)).unwrap().restore(&restored, &Ledgers::default(), LIMIT).unwrap();
     assert_eq!(contents(&restored[0]).items, contents(&tables[0]).items);
     assert_eq!(world::distinct_chunks(&restored), world::distinct_chunks(&tables));
 }
@@ -120,7 +121,10 @@ fn different_chunks_under_one_key_stay_different() {
     saver.save(std::slice::from_ref(&table)).unwrap();
     drop(saver);
     let restored = handle("a", SelectorKind::Fifo, 50);
-    Checkpointer::open(options(&root)).unwrap().restore(std::slice::from_ref(&restored), LIMIT).unwrap();
+    Checkpointer::open(options(&root))
+        .unwrap()
+        .restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT)
+        .unwrap();
     assert_eq!(world::values(&restored), world::values(&table));
 }
 
@@ -136,7 +140,10 @@ fn a_table_over_its_size_is_restored_whole() {
     saver.save(std::slice::from_ref(&table)).unwrap();
     drop(saver);
     let restored = handle("a", SelectorKind::Fifo, 3);
-    Checkpointer::open(options(&root)).unwrap().restore(std::slice::from_ref(&restored), LIMIT).unwrap();
+    Checkpointer::open(options(&root))
+        .unwrap()
+        .restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT)
+        .unwrap();
     assert_eq!(contents(&restored), saved);
 }
 
@@ -191,7 +198,7 @@ fn a_folder_has_one_server() {
     let first = Checkpointer::open(options(&root)).unwrap();
     let refused = Checkpointer::open(options(&root)).unwrap_err();
     assert!(matches!(&refused, Error::InvalidArgument(text) if text.contains("another server")), "{refused}");
-    first.close();
+    first.close().unwrap();
     let second = Checkpointer::open(options(&root)).unwrap();
     let closed = first.save(&[]).unwrap_err();
     assert!(matches!(closed, Error::Cancelled(_)), "{closed}");
@@ -217,7 +224,7 @@ fn some_tables_are_loaded_and_under_new_names() {
     };
     let load = |options: LoadOptions, into: &reverb_service::TableHandle| {
         let loader = Checkpointer::open(options_of(&root, 1, options)).unwrap();
-        loader.restore(std::slice::from_ref(into), LIMIT)
+        loader.restore(std::slice::from_ref(into), &Ledgers::default(), LIMIT)
     };
     let c = handle("c", SelectorKind::Fifo, 50);
     load(wanted(&[("b", "c")], Some(path.clone())), &c).unwrap();
@@ -248,7 +255,7 @@ fn definitions_are_those_of_the_checkpoint_unless_the_server_keeps_its_own() {
         let other = handle("a", SelectorKind::Lifo, 5);
         let load = LoadOptions { definitions, ..LoadOptions::default() };
         let loader = Checkpointer::open(options_of(&root, 1, load)).unwrap();
-        loader.restore(std::slice::from_ref(&other), LIMIT).unwrap();
+        loader.restore(std::slice::from_ref(&other), &Ledgers::default(), LIMIT).unwrap();
         let info = other.status().info;
         if definitions == Definitions::Here {
             assert_eq!((info.config.sampler, info.config.max_size, info.current_size), (SelectorKind::Lifo, 5, 5));
@@ -267,7 +274,7 @@ fn serve_edited(root: &std::path::Path, max_size: u64) -> (Checkpointer, reverb_
     let options = options_of(root, 1, load);
     let planned = Plan::new(&options, std::slice::from_ref(&table)).unwrap();
     let server = Checkpointer::open(options).unwrap();
-    assert_eq!(server.restore(std::slice::from_ref(&table), LIMIT).unwrap(), planned.path);
+    assert_eq!(server.restore(std::slice::from_ref(&table), &Ledgers::default(), LIMIT).unwrap(), planned.path);
     let served = table.status().info.config.max_size.to_string();
     for option in planned.tables.into_iter().flat_map(|table| table.options.expect("the server has this table")) {
         if option.name == "max_size" {
@@ -343,7 +350,10 @@ fn a_folder_without_checkpoints_has_a_fallback_which_is_not_changed() {
     let loader =
         Checkpointer::open(reverb_store::checkpoint::CheckpointOptions { fallback, ..options(&root) }).unwrap();
     let restored = handle("a", SelectorKind::Fifo, 50);
-    assert_eq!(loader.restore(std::slice::from_ref(&restored), LIMIT).unwrap(), Some(path.clone()));
+    assert_eq!(
+        loader.restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT).unwrap(),
+        Some(path.clone())
+    );
     assert_eq!(contents(&restored), contents(&table));
     loader.save(std::slice::from_ref(&restored)).unwrap();
     assert_eq!(list(&old).unwrap(), [path]);
@@ -361,7 +371,7 @@ proptest! {
         drop(saver);
         let restored = world.empty();
         let loader = Checkpointer::open(options(&root)).unwrap();
-        prop_assert_eq!(loader.restore(&restored, LIMIT).unwrap(), Some(path));
+        prop_assert_eq!(loader.restore(&restored, &Ledgers::default(), LIMIT).unwrap(), Some(path));
         for (restored, saved) in restored.iter().zip(&tables) {
             prop_assert_eq!(contents(restored), contents(saved));
         }

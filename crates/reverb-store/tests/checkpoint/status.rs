@@ -3,6 +3,7 @@
 use crate::LIMIT;
 use crate::world::{fill, handle, options_of, temp_dir};
 use reverb_core::{Error, SelectorKind};
+use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Store, StoreStatus};
 use reverb_store::checkpoint::{Checkpointer, LoadOptions};
 use reverb_store::disk::{Disk, OutFile, RealDisk};
@@ -103,7 +104,10 @@ fn saves_and_loads_are_told_while_they_run() {
     assert!(saving.last().unwrap().done_bytes >= size, "what is written is read again: {saving:?}");
 
     let restored = handle("a", SelectorKind::Fifo, 1000);
-    assert_eq!(checkpointer.restore(std::slice::from_ref(&restored), LIMIT).unwrap(), Some(path.clone()));
+    assert_eq!(
+        checkpointer.restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT).unwrap(),
+        Some(path.clone())
+    );
     let seen = std::mem::take(&mut *disk.seen.lock().unwrap());
     let loading: Vec<_> = seen.iter().filter_map(|status| status.loading.as_ref()).collect();
     assert!(loading.len() > 3 && loading.iter().all(|load| load.path == path), "{loading:?}");
@@ -146,7 +150,7 @@ fn saved_states_are_listed_once_until_they_change() {
     disk.is_full.store(false, Relaxed);
     checkpointer.save(std::slice::from_ref(&table)).unwrap();
     assert_eq!(checkpointer.status().last_error, None);
-    checkpointer.close();
+    checkpointer.close().unwrap();
     assert!(checkpointer.save(std::slice::from_ref(&table)).is_err());
     assert_eq!(checkpointer.status().saves_failed, 1, "a save after the end has not failed");
 }

@@ -5,6 +5,7 @@ use crate::world::{draw, fill, handle, options, temp_dir};
 use reverb_core::published_room::{Counts, Incarnation, MAX_COUNT, Sums, Tally};
 use reverb_core::{MAX_SHARDS, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_formats::tfrecord::hash_text;
+use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Replay, Shard, TableHandle, snapshot_all};
 use reverb_store::checkpoint::Checkpointer;
 use std::fs;
@@ -39,7 +40,7 @@ fn started(checkpointer: &Checkpointer) -> TableHandle {
     let rate_limiter = RateLimiterConfig { max_diff: 30.0, ..plain.rate_limiter.clone() };
     let table = TableHandle::new(Table::new(TableConfig { rate_limiter, ..plain }).unwrap());
     Replay::of_shard(vec![table.clone()], LIMIT, Some(shard())).unwrap();
-    checkpointer.restore(std::slice::from_ref(&table), LIMIT).unwrap();
+    checkpointer.restore(std::slice::from_ref(&table), &Ledgers::default(), LIMIT).unwrap();
     table
 }
 
@@ -71,7 +72,7 @@ async fn a_returned_shard_counts_what_happens_before_a_client_comes_also_if_none
     }
     attach(&table);
     assert_eq!(sums(&table), Sums { inserts: 13, samples: 4, items: 13 });
-    checkpointer.close();
+    checkpointer.close().unwrap();
 }
 
 #[test]
@@ -81,9 +82,12 @@ fn a_returned_shard_knows_what_it_knew_of_all_and_a_table_alone_saves_nothing_of
     let alone = saver.save(&[table()]).unwrap();
     assert!(!fs::read_to_string(alone.join("reverb.jsonl")).unwrap().contains("tally"));
     saver.save(&[told()]).unwrap();
-    saver.close();
+    saver.close().unwrap();
     let restored = handle("a", SelectorKind::Uniform, 50);
-    Checkpointer::open(options(&root)).unwrap().restore(std::slice::from_ref(&restored), LIMIT).unwrap();
+    Checkpointer::open(options(&root))
+        .unwrap()
+        .restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT)
+        .unwrap();
     assert_eq!(known(&restored), tally());
     assert_eq!(restored.with_table(|table| table.len()), 3);
 }
@@ -93,13 +97,16 @@ fn counts_that_no_shard_can_have_reached_are_left_out() {
     let root = temp_dir();
     let saver = Checkpointer::open(options(&root)).unwrap();
     let path = saver.save(&[told()]).unwrap().join("reverb.jsonl");
-    saver.close();
+    saver.close().unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let line = text.lines().next().unwrap().replace(&(MAX_COUNT - 1).to_string(), &u64::MAX.to_string());
     let hash = hash_text(line.as_bytes());
     fs::write(&path, format!("{line}\n{{\"xxh3\":\"{hash}\"}}\n")).unwrap();
     let restored = handle("a", SelectorKind::Uniform, 50);
-    Checkpointer::open(options(&root)).unwrap().restore(std::slice::from_ref(&restored), LIMIT).unwrap();
+    Checkpointer::open(options(&root))
+        .unwrap()
+        .restore(std::slice::from_ref(&restored), &Ledgers::default(), LIMIT)
+        .unwrap();
     assert_eq!(known(&restored), Tally::default());
     assert_eq!(restored.with_table(|table| table.len()), 3);
 }

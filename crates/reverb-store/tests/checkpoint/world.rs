@@ -6,6 +6,7 @@ use reverb_core::{
     Chunk, DType, EpisodeIds, Layout, NewItem, RateLimiterConfig, SelectorKind, Slice, StepRange, Table, TableConfig,
     Trajectory, TrajectoryColumn,
 };
+use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Call, DrawRequest, Peer, TableHandle};
 use reverb_store::checkpoint::{CheckpointOptions, LoadOptions};
 use std::collections::HashSet;
@@ -167,7 +168,7 @@ pub fn overfill(table: &TableHandle) {
     let root = temp_dir();
     let saver = reverb_store::checkpoint::Checkpointer::open(options(&root)).unwrap();
     saver.save(std::slice::from_ref(&once)).unwrap();
-    saver.restore(std::slice::from_ref(table), 1 << 20).unwrap();
+    saver.restore(std::slice::from_ref(table), &Ledgers::default(), 1 << 20).unwrap();
 }
 
 /// Everything that a checkpoint must preserve of a table.

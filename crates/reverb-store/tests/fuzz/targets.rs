@@ -6,6 +6,7 @@ use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder};
 use reverb_formats::table::decode_table;
 use reverb_formats::tfrecord::{RecordReader, RecordWriter, put_record};
 use reverb_service::TableHandle;
+use reverb_service::write_ledger::Ledgers;
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, LoadOptions};
 use reverb_store::disk::RealDisk;
 use reverb_store::log::{self, Fence, Log, LogOptions};
@@ -107,7 +108,7 @@ pub fn segment(input: &[u8]) -> String {
     let folder = Path::new("");
     words(log::oldest(&disk, folder).and_then(|found| {
         let Some(position) = found else { return Ok(()) };
-        log::verify(&disk, folder, position, log::boot_id()).map(drop)
+        log::verify(&disk, folder, position, log::boot_id(), &mut |_, _| Ok(())).map(drop)
     }))
 }
 
@@ -154,8 +155,9 @@ fn logged_disk() -> &'static MemoryDisk {
 struct Hundred;
 
 impl log::Source for Hundred {
-    fn drain(&self, payload: &mut log::Payload) {
+    fn drain(&self, payload: &mut log::Payload) -> reverb_core::Result<()> {
         payload.own().extend([7; 100]);
+        Ok(())
     }
 }
 
@@ -166,7 +168,7 @@ fn load(disk: &MemoryDisk) -> String {
     let load = LoadOptions { path: Some(PathBuf::from("checkpoint")), ..LoadOptions::default() };
     let checkpointer =
         Checkpointer::with_disk(options(PathBuf::from("nowhere"), load), Arc::new(disk.clone())).unwrap();
-    words(checkpointer.restore(&tables, LIMIT as u64))
+    words(checkpointer.restore(&tables, &Ledgers::default(), LIMIT as u64))
 }
 
 fn options(root: PathBuf, load: LoadOptions) -> CheckpointOptions {
@@ -247,7 +249,7 @@ fn saved_disk() -> &'static MemoryDisk {
         let checkpointer = Checkpointer::open(options(root.join("to"), load)).unwrap();
         let tables: Vec<_> =
             golden("table:").iter().map(|table| handle(&decode_table(table).unwrap().config.name)).collect();
-        checkpointer.restore(&tables, LIMIT as u64).unwrap();
+        checkpointer.restore(&tables, &Ledgers::default(), LIMIT as u64).unwrap();
         let path = checkpointer.save(&tables).unwrap();
         let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
         let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();

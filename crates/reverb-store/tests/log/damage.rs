@@ -249,7 +249,7 @@ fn a_frame_that_is_missing_between_others_is_noticed() {
 fn a_log_is_verified_without_a_change() {
     let (files, story, position) = whole();
     let disk = CrashDisk::of(&files);
-    let verified = verify(&disk, Path::new(FOLDER), position, Some(BOOTS[0])).unwrap();
+    let verified = verify(&disk, Path::new(FOLDER), position, Some(BOOTS[0]), &mut |_, _| Ok(())).unwrap();
     assert_eq!(disk.files(), files);
     let (count, found) = recovered(&disk, &story, BOOTS[0]).unwrap();
     assert_eq!(count, story.noted);

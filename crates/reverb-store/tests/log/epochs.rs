@@ -102,7 +102,7 @@ fn a_server_that_was_replaced_confirms_nothing_after_a_pause_or_a_sync() {
                     owner.clock.advance(INTERVAL);
                     owner.log.tick();
                 }
-                _ => assert!(owner.log.begin_epoch(|_| ()).is_err()),
+                _ => assert!(owner.log.begin_epoch(|_| Ok(())).is_err()),
             }
             let before = owner.story.confirmed;
             owner.commit();
@@ -239,7 +239,7 @@ fn a_stopped_log_takes_nothing_more() {
     owner.commit();
     owner.stop();
     assert!(matches!(owner.log.commit(&Notes::default()), Err(Error::Cancelled(_))));
-    assert!(matches!(owner.log.begin_epoch(|_| ()), Err(Error::Cancelled(_))));
+    assert!(matches!(owner.log.begin_epoch(|_| Ok(())), Err(Error::Cancelled(_))));
     owner.log.stop().unwrap();
     let (count, found) = recovered(&disk.after_kill(), &owner.story, BOOTS[1]).unwrap();
     assert_eq!((count, found.unwrap().torn_bytes), (1, 0));
@@ -277,7 +277,7 @@ fn a_turn_that_comes_after_the_stop_is_refused() {
             is_stopped.recv().unwrap();
         });
         // Its segment is made before its turn.
-        let beginning = scope.spawn(|| log.begin_epoch(|_| panic!("it is not drained")));
+        let beginning = scope.spawn(|| log.begin_epoch::<()>(|_| panic!("it is not drained")));
         begins.recv().unwrap();
         log.stop().unwrap();
         stopped.send(()).unwrap();
@@ -316,8 +316,8 @@ fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
 struct Panics;
 
 impl Source for Panics {
-    fn drain(&self, _: &mut Payload) {
-        panic!("a source may have a bug");
+    fn drain(&self, _: &mut Payload) -> reverb_core::Result<()> {
+        panic!("a source may have a bug")
     }
 }
 
@@ -401,7 +401,7 @@ fn a_forked_child_does_nothing() {
         let log = &owner.log;
         let is_quiet = log.commit(&Notes::default()).is_err()
             && log.stop().is_err()
-            && log.begin_epoch(|_| ()).is_err()
+            && log.begin_epoch(|_| Ok(())).is_err()
             && log.status().is_none()
             && log.failure().is_some();
         log.tick();

@@ -21,10 +21,11 @@ const THREADS: u32 = 8;
 struct Notes(Mutex<Vec<(u32, u32)>>);
 
 impl Source for Notes {
-    fn drain(&self, payload: &mut Payload) {
+    fn drain(&self, payload: &mut Payload) -> Result<()> {
         for (thread, number) in self.0.lock().drain(..) {
             payload.own().extend([thread.to_le_bytes(), number.to_le_bytes()].concat());
         }
+        Ok(())
     }
 }
 
@@ -130,13 +131,14 @@ struct Slow<'a> {
 }
 
 impl Source for Slow<'_> {
-    fn drain(&self, payload: &mut Payload) {
-        self.notes.drain(payload);
+    fn drain(&self, payload: &mut Payload) -> Result<()> {
+        self.notes.drain(payload)?;
         if self.is_first.swap(false, Relaxed) {
             self.drained.wait();
             // Most likely the other thread waits in its commit then. If it comes later, that is no error, either.
             std::thread::sleep(Duration::from_millis(50));
         }
+        Ok(())
     }
 }
 

@@ -67,7 +67,7 @@ pub fn numbers(mut payload: &[u8]) -> Vec<u32> {
 pub struct Notes(pub Mutex<Vec<u32>>);
 
 impl Source for Notes {
-    fn drain(&self, payload: &mut Payload) {
+    fn drain(&self, payload: &mut Payload) -> Result<()> {
         for number in self.0.lock().drain(..) {
             let bytes = change(number);
             // Some go as pieces, and some are cut in two.
@@ -81,6 +81,7 @@ impl Source for Notes {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -181,7 +182,7 @@ impl Owner {
 }
 
 /// Claims the folder, as each server does.
-pub fn claim(disk: &CrashDisk) -> Result<Fence> {
+pub fn claim(disk: &CrashDisk) -> Result<Arc<Fence>> {
     Fence::claim(Arc::new(disk.clone()), Path::new(FOLDER))
 }
 
@@ -199,7 +200,7 @@ pub fn recovered(disk: &CrashDisk, story: &Story, boot: Id) -> Result<(u32, Opti
 /// The same behind a checkpoint with `count` changes.
 pub fn recovered_from(disk: &CrashDisk, count: u32, position: Position, boot: Id) -> Result<(u32, Option<Recovered>)> {
     let mut next = count;
-    let recovered = recover(&claim(disk)?, position, Some(boot), &mut |_, payload| {
+    let recovered = recover(&*claim(disk)?, position, Some(boot), &mut |_, payload| {
         for number in numbers(&payload) {
             assert_eq!(number, next, "changes come once, and in order");
             next += 1;

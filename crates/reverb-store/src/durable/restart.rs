@@ -1,0 +1,165 @@
+//! The restart of a server with a log: repeats what was confirmed since the checkpoint that was loaded.
+//!
+//! A log that cannot be trusted is refused, and so is one whose changes nothing would repeat. Only the user can accept the
+//! loss: then its segments are renamed, and stay.
+
+use super::journal::LogPlace;
+use crate::effects::{EffectDecoder, Record};
+use crate::log::{Fence, Position, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
+use bytes::Bytes;
+use reverb_core::{Error, Replay, Result};
+use reverb_service::write_ledger::Ledgers;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What remedies there are, in the words of users.
+const ACCEPT_LOSS: &str = "accept_loss=True, or --accept-loss, sets the log aside and starts without these changes";
+
+/// What was repeated of a log, and how it goes on.
+#[derive(Debug)]
+pub struct Repeated {
+    /// The claim on the folder.
+    pub fence: Arc<Fence>,
+    /// Where the log goes on.
+    pub start: Start,
+    /// Whether a checkpoint must be saved before anything is confirmed: none names the log.
+    pub is_new: bool,
+    /// Whether an effect did not fit its table. Then the tables are of no use.
+    pub is_broken: bool,
+}
+
+/// Where the tables of a log are repeated.
+pub struct Target<'a> {
+    /// The tables as the checkpoint has them.
+    pub tables: &'a mut [Replay],
+    /// Returns which of them has this name in the log. `None` if the table is left out.
+    pub find: &'a dyn Fn(&str) -> Result<Option<usize>>,
+    /// The ledgers of the server.
+    pub ledgers: &'a Ledgers,
+}
+
+/// Claims the folder, and repeats its log from the epoch that the loaded checkpoint names; `None` if none was loaded, or
+/// if it names none. With `accept_loss`, a log that cannot be repeated is set aside: what was repeated of it counts.
+///
+/// # Errors
+/// [`Error::DataLoss`], naming the files, if the log is damaged, is missing or belongs to no checkpoint;
+/// [`Error::Storage`] if a file cannot be read or changed; those of `find`.
+pub fn repeat(place: &LogPlace, from: Option<Position>, target: Target<'_>, accept_loss: bool) -> Result<Repeated> {
+    let LogPlace { disk, folder, .. } = place;
+    let fence = Fence::claim(disk.clone(), folder)?;
+    let mut repeat = Repeat { from, decoder: EffectDecoder::new(), target, places: Vec::new(), is_broken: false };
+    let repeated = match oldest(&**disk, folder) {
+        Ok(None) if from.is_none() => Ok(None),
+        Ok(None) => {
+            Err(Error::DataLoss(format!("the log that the checkpoint names is missing in {}", folder.display())))
+        }
+        Ok(Some(first)) => match from {
+            Some(from) => recover(&fence, from, boot_id(), &mut |lsn, frame| repeat.frame(lsn, frame))
+                .map(|found| Some(found.next)),
+            None => remove_unchanged(place, first).map(|()| None),
+        },
+        Err(error) => Err(error),
+    };
+    let Repeat { is_broken, .. } = repeat;
+    let (start, is_new, is_broken) = match repeated {
+        Ok(Some(start)) => (start, false, false),
+        Ok(None) => (Start::fresh(), true, false),
+        Err(Error::DataLoss(why)) if accept_loss => {
+            put_aside(place, &why)?;
+            (Start::fresh(), true, is_broken)
+        }
+        Err(Error::DataLoss(why)) => return Err(Error::DataLoss(format!("{why}. {ACCEPT_LOSS}"))),
+        Err(error) => return Err(error),
+    };
+    Ok(Repeated { fence, start, is_new, is_broken })
+}
+
+/// Makes room in a folder whose log nothing will repeat: removes a log without changes since the epoch that the loaded
+/// checkpoint names.
+///
+/// # Errors
+/// [`Error::DataLoss`], naming the files, if the log has changes or may have, unless the loss is accepted;
+/// [`Error::Storage`] if a file cannot be read or changed.
+pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Result<()> {
+    let LogPlace { disk, folder, .. } = place;
+    let cleared = match oldest(&**disk, folder) {
+        Ok(None) => return Ok(()),
+        Ok(Some(first)) => {
+            // A server elsewhere that still writes it ends.
+            Fence::claim(disk.clone(), folder)?;
+            remove_unchanged(place, from.unwrap_or(first))
+        }
+        Err(error) => Err(error),
+    };
+    match cleared {
+        Err(Error::DataLoss(why)) if accept_loss => put_aside(place, &why),
+        Err(Error::DataLoss(why)) => Err(Error::DataLoss(format!(
+            "{why}. A server with `durability` repeats the log of the checkpoint that it loads; {ACCEPT_LOSS}"
+        ))),
+        cleared => cleared,
+    }
+}
+
+/// Removes a log that has no changes from a position on.
+fn remove_unchanged(LogPlace { disk, folder, .. }: &LogPlace, from: Position) -> Result<()> {
+    let mut decoder = EffectDecoder::new();
+    let mut has_changes = false;
+    verify(&**disk, folder, from, boot_id(), &mut |_, frame| {
+        decoder.decode(frame, &mut |record| {
+            has_changes |= matches!(record, Record::Effect { .. });
+            Ok(())
+        })
+    })?;
+    if has_changes {
+        return Err(Error::DataLoss(format!(
+            "the log in {} has confirmed changes that are in no checkpoint that is loaded",
+            folder.display()
+        )));
+    }
+    remove_from(&**disk, folder, 0)
+}
+
+fn put_aside(LogPlace { disk, folder, .. }: &LogPlace, why: &str) -> Result<()> {
+    let aside = set_aside(&**disk, folder)?;
+    let names: Vec<_> = aside.iter().map(|path| path.file_name().map(Path::new).unwrap_or(path).display()).collect();
+    let names = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    tracing::error!("changes may be lost, as accepted: {why}. The log was set aside in {}: {names}", folder.display());
+    Ok(())
+}
+
+struct Repeat<'a> {
+    from: Option<Position>,
+    decoder: EffectDecoder,
+    target: Target<'a>,
+    /// Where the tables of the epoch are repeated, in the order of the log.
+    places: Vec<Option<usize>>,
+    is_broken: bool,
+}
+
+impl Repeat<'_> {
+    fn frame(&mut self, lsn: u64, frame: Bytes) -> Result<()> {
+        let is_first = self.from.is_some_and(|from| from.lsn == lsn);
+        let Self { decoder, target: Target { tables, find, ledgers }, places, is_broken, .. } = self;
+        let repeated = decoder.decode(frame, &mut |record| match record {
+            Record::Begin { tables: names, ledgers: states } => {
+                *places = names.iter().map(|name| find(name)).collect::<Result<_>>()?;
+                states.iter().try_for_each(|state| ledgers.restore(state))
+            }
+            // The checkpoint before has these.
+            Record::First { .. } if !is_first => Ok(()),
+            Record::First { table, effect } | Record::Effect { table, effect } => {
+                if let reverb_core::Effect::Wrote { writer, sequence } = &effect {
+                    ledgers.restore_written(writer, *sequence);
+                    return Ok(());
+                }
+                let Some(place) = places[table] else { return Ok(()) };
+                tables[place].apply(effect).inspect_err(|_| *is_broken = true)
+            }
+        });
+        repeated.map_err(|error| match error {
+            Error::DataLoss(why) => Error::DataLoss(format!("frame {lsn} of the log: {why}")),
+            Error::InvalidPriority(why) => Error::DataLoss(format!("frame {lsn} of the log: {why}")),
+            error => error,
+        })
+    }
+}
