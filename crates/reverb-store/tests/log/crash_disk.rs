@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Cursor, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Number of bytes that a disk writes wholly or not at all.
@@ -62,15 +63,6 @@ struct Content {
     unsynced: Vec<Change>,
 }
 
-/// What happens while a file is synced.
-struct Meanwhile(Box<dyn FnOnce() + Send>);
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meanwhile")
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     files: Vec<Content>,
@@ -81,7 +73,7 @@ struct State {
     fault: Option<(u64, Fault, bool)>,
     has_failed: bool,
     free: u64,
-    meanwhile: Option<Meanwhile>,
+    held: Option<(Sender<()>, Receiver<()>)>,
 }
 
 /// All paths are those of files in one folder.
@@ -188,9 +180,12 @@ impl CrashDisk {
         self.state().calls
     }
 
-    /// Calls `meanwhile` during the next sync of a file. What it writes is not synced.
-    pub fn during_sync(&self, meanwhile: impl FnOnce() + Send + 'static) {
-        self.state().meanwhile = Some(Meanwhile(Box::new(meanwhile)));
+    /// Holds the next sync of a file: it tells the receiver that it has begun, and goes on once the sender tells it to.
+    /// What is written meanwhile is not synced.
+    pub fn hold_sync(&self) -> (Receiver<()>, Sender<()>) {
+        let ((begun, begins), (end, ends)) = (channel(), channel());
+        self.state().held = Some((begun, ends));
+        (begins, end)
     }
 
     pub fn set_free(&self, bytes: u64) {
@@ -302,9 +297,10 @@ impl CrashDisk {
             return result.map(drop);
         }
         let unsynced = std::mem::take(&mut self.state().files[file].unsynced);
-        let meanwhile = self.state().meanwhile.take();
-        if let Some(Meanwhile(meanwhile)) = meanwhile {
-            meanwhile();
+        let held = self.state().held.take();
+        if let Some((begun, ends)) = held {
+            begun.send(()).unwrap();
+            ends.recv().unwrap();
         }
         let file = &mut self.state().files[file];
         // A system forgets what it could not write, and reports it once.

@@ -147,12 +147,16 @@ fn a_server_that_was_replaced_writes_nothing_after_a_pause() {
 fn a_server_that_was_replaced_during_a_sync_confirms_nothing() {
     let (disk, mut owner) = owner(Mode::Power);
     owner.commit();
-    let (clock, next) = (owner.clock.clone(), disk.clone());
-    disk.during_sync(move || {
+    let clock = owner.clock.clone();
+    std::thread::scope(|scope| {
+        let (begins, end) = disk.hold_sync();
+        let syncing = scope.spawn(|| owner.commit());
+        begins.recv().unwrap();
         clock.advance(INTERVAL + Duration::from_millis(1));
-        claim(&next).unwrap();
+        claim(&disk).unwrap();
+        end.send(()).unwrap();
+        syncing.join().unwrap();
     });
-    owner.commit();
     assert!(owner.story.has_failed);
 }
 
@@ -249,18 +253,21 @@ fn a_stopped_log_takes_nothing_more() {
 fn two_stops_end_when_all_is_synced() {
     let (disk, mut owner) = owner(Mode::Process);
     owner.commit();
-    let (begun, begins) = std::sync::mpsc::channel();
-    disk.during_sync(move || {
-        begun.send(()).unwrap();
-        // Most likely the other stop has begun then.
-        std::thread::sleep(Duration::from_millis(20));
-    });
-    std::thread::scope(|scope| {
-        scope.spawn(|| owner.log.stop().unwrap());
-        begins.recv().unwrap();
+    let stop = || {
         owner.log.stop().unwrap();
         let lost = disk.after_power_loss(Left::Nothing, &mut SmallRng::seed_from_u64(0));
         assert_eq!(recovered(&lost, &owner.story, BOOTS[1]).unwrap().0, 1);
+    };
+    std::thread::scope(|scope| {
+        let (begins, end) = disk.hold_sync();
+        let first = scope.spawn(stop);
+        begins.recv().unwrap();
+        let second = scope.spawn(stop);
+        // Most likely the second has begun then. If it comes later, that is no error, either.
+        std::thread::sleep(Duration::from_millis(20));
+        end.send(()).unwrap();
+        first.join().unwrap();
+        second.join().unwrap();
     });
 }
 
@@ -270,17 +277,12 @@ fn a_turn_that_comes_after_the_stop_is_refused() {
     owner.commit();
     let (log, before) = (&owner.log, disk.files().len());
     std::thread::scope(|scope| {
-        let (begun, begins) = std::sync::mpsc::channel();
-        let (stopped, is_stopped) = std::sync::mpsc::channel();
-        disk.during_sync(move || {
-            begun.send(()).unwrap();
-            is_stopped.recv().unwrap();
-        });
+        let (begins, end) = disk.hold_sync();
         // Its segment is made before its turn.
         let beginning = scope.spawn(|| log.begin_epoch::<()>(|_| panic!("it is not drained")));
         begins.recv().unwrap();
         log.stop().unwrap();
-        stopped.send(()).unwrap();
+        end.send(()).unwrap();
         assert!(matches!(beginning.join().unwrap(), Err(Error::Cancelled(_))));
     });
     assert_eq!(disk.files().len(), before, "its segment is removed");
@@ -329,19 +331,14 @@ fn what_is_written_during_a_sync_is_not_called_synced() {
     owner.log.tick();
     owner.clock.advance(INTERVAL);
     std::thread::scope(|scope| {
-        let (begun, begins) = std::sync::mpsc::channel();
-        let (written, is_written) = std::sync::mpsc::channel();
-        disk.during_sync(move || {
-            begun.send(()).unwrap();
-            is_written.recv().unwrap();
-        });
+        let (begins, end) = disk.hold_sync();
         let log = &owner.log;
         let syncing = scope.spawn(|| log.tick());
         begins.recv().unwrap();
         let notes = Notes::default();
         notes.0.lock().push(1);
         log.commit(&notes).unwrap();
-        written.send(()).unwrap();
+        end.send(()).unwrap();
         syncing.join().unwrap();
     });
     owner.clock.advance(Duration::from_millis(1));
@@ -363,12 +360,7 @@ fn a_change_that_comes_during_a_sync_is_confirmed_by_the_next() {
         assert!(recovered(&lost, &owner.story, BOOTS[1]).unwrap().0 > number);
     };
     std::thread::scope(|scope| {
-        let (begun, begins) = std::sync::mpsc::channel();
-        let (written, is_written) = std::sync::mpsc::channel();
-        disk.during_sync(move || {
-            begun.send(()).unwrap();
-            is_written.recv().unwrap();
-        });
+        let (begins, end) = disk.hold_sync();
         let first = scope.spawn(|| commit(0));
         begins.recv().unwrap();
         let before = log.status().unwrap().bytes;
@@ -376,7 +368,7 @@ fn a_change_that_comes_during_a_sync_is_confirmed_by_the_next() {
         while log.status().unwrap().bytes == before {
             std::thread::yield_now();
         }
-        written.send(()).unwrap();
+        end.send(()).unwrap();
         first.join().unwrap();
         second.join().unwrap();
     });
