@@ -67,8 +67,9 @@ impl Log {
         fence.check()?;
         let (disk, folder) = (&*fence.disk, &*fence.folder);
         let Start { mut position, synced_through } = start;
-        let older = older_epochs(disk, folder)?;
-        refuse_used(disk, folder, start)?;
+        let names = segments(disk, folder)?;
+        let older = older_epochs(disk, folder, &names)?;
+        refuse_used(disk, folder, &names, start)?;
         // A start that has failed may have left a segment.
         position.epoch = older.last().map_or(0, |(last, _)| last + 1).max(position.epoch);
         let LogOptions { mode, sync_interval, segment_bytes, boot_id, clock } = options;
@@ -326,10 +327,10 @@ impl Drop for Log {
 }
 
 /// Fails if the frame that is to be the first may be in a segment of an epoch that has begun already.
-fn refuse_used(disk: &dyn LogDisk, folder: &Path, start: Start) -> Result<()> {
+fn refuse_used(disk: &dyn LogDisk, folder: &Path, names: &[SegmentName], start: Start) -> Result<()> {
     let Start { position, synced_through } = start;
     let goes_on = synced_through + 1 == position.lsn;
-    for name in segments(disk, folder)?.into_iter().filter(|name| goes_on && name.epoch >= position.epoch) {
+    for name in names.iter().filter(|name| goes_on && name.epoch >= position.epoch) {
         let path = name.path(folder);
         if read_header(disk, &path)?.is_some() {
             return Err(Error::Storage(format!(
@@ -341,10 +342,10 @@ fn refuse_used(disk: &dyn LogDisk, folder: &Path, start: Start) -> Result<()> {
     Ok(())
 }
 
-/// Number of bytes of each epoch in a folder.
-fn older_epochs(disk: &dyn LogDisk, folder: &Path) -> Result<Vec<(u64, u64)>> {
+/// Number of bytes of each epoch of these segments.
+fn older_epochs(disk: &dyn LogDisk, folder: &Path, names: &[SegmentName]) -> Result<Vec<(u64, u64)>> {
     let mut epochs: Vec<(u64, u64)> = Vec::new();
-    for name in segments(disk, folder)? {
+    for name in names {
         let path = name.path(folder);
         let size = disk.size(&path).map_err(|error| storage_error("cannot ask for the size of", &path, &error))?;
         match epochs.last_mut() {

@@ -7,7 +7,7 @@ use super::options::Start;
 use super::walk::{Replay, Walk, walk};
 use crate::disk::{Disk, LogDisk, storage_error};
 use reverb_core::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What was recovered of a log, or would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +20,6 @@ pub struct Recovered {
     pub bytes: u64,
     /// Number of bytes that a crash has torn off. Nothing of them was synced.
     pub torn_bytes: u64,
-    /// The segments that were read.
-    pub paths: Vec<PathBuf>,
 }
 
 /// Replays a log from a position on, cuts its torn tail, and waits until what is left is on disk. `boot_id` is that of
@@ -42,7 +40,7 @@ pub fn recover(fence: &Fence, from: Position, boot_id: Option<Id>, replay: Repla
         let path = walk.segments[walk.end.0].path(folder);
         tracing::warn!("{}: {} bytes that a crash has torn were cut off", path.display(), walk.torn_bytes);
     }
-    Ok(recovered(folder, from, walk))
+    Ok(recovered(from, &walk))
 }
 
 /// Replays a log as [`recover`] does, and changes nothing.
@@ -57,10 +55,10 @@ pub fn verify(
     replay: Replay<'_>,
 ) -> Result<Recovered> {
     let walk = walk(disk, folder, from, boot_id, replay)?;
-    Ok(recovered(folder, from, walk))
+    Ok(recovered(from, &walk))
 }
 
-fn recovered(folder: &Path, from: Position, walk: Walk) -> Recovered {
+fn recovered(from: Position, walk: &Walk) -> Recovered {
     // Not the name of a segment that was cut off: another server that has read the log may still remove it.
     let last = walk.segments.last().map_or(from.epoch, |last| last.epoch);
     let position = Position { epoch: last + 1, lsn: walk.next_lsn, ..from };
@@ -69,7 +67,6 @@ fn recovered(folder: &Path, from: Position, walk: Walk) -> Recovered {
         frames: walk.frames,
         bytes: walk.bytes,
         torn_bytes: walk.torn_bytes,
-        paths: walk.segments.iter().map(|name| name.path(folder)).collect(),
     }
 }
 
@@ -82,9 +79,11 @@ fn cut(disk: &dyn LogDisk, folder: &Path, walk: &Walk) -> Result<()> {
     for (index, name) in walk.segments[..=last].iter().enumerate() {
         let path = name.path(folder);
         let file = disk.open_shared(&path).map_err(|error| storage_error("cannot open", &path, &error))?;
-        let size = disk.size(&path).map_err(|error| storage_error("cannot ask for the size of", &path, &error))?;
-        if index == last && size > end {
-            file.truncate(end).map_err(|error| storage_error("cannot cut", &path, &error))?;
+        if index == last {
+            let size = disk.size(&path).map_err(|error| storage_error("cannot ask for the size of", &path, &error))?;
+            if size > end {
+                file.truncate(end).map_err(|error| storage_error("cannot cut", &path, &error))?;
+            }
         }
         file.sync_data().map_err(|error| storage_error("cannot sync", &path, &error))?;
     }
