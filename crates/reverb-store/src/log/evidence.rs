@@ -51,7 +51,7 @@ pub fn behind(
                 let header = SegmentHeader::decode(bytes, &path)?;
                 // Frames that were read have no second place.
                 is_foreign |= header.is_some_and(|header| header.log_id != log_id || header.first_lsn < lsn);
-                // The first segment of an epoch is made before the frames that end the epoch before it.
+                // The first segment of an epoch proves nothing: a log that goes on behind a failure leaves out LSNs.
                 if let Some(header) = header.filter(|header| header.number > 0 && header.first_lsn > lsn) {
                     evidence.later.get_or_insert((header.first_lsn, (name, 0)));
                 }
