@@ -75,15 +75,16 @@ pub fn repeat(place: &LogPlace, from: Option<Position>, target: Target<'_>, acce
 }
 
 /// Makes room in a folder whose log nothing will repeat: removes a log without changes since the epoch that the loaded
-/// checkpoint names.
+/// checkpoint names. Returns whether there was one: then that checkpoint names a log that is gone, and should not stay the
+/// newest.
 ///
 /// # Errors
 /// [`Error::DataLoss`], naming the files, if the log has changes or may have, unless the loss is accepted;
 /// [`Error::Storage`] if a file cannot be read or changed.
-pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Result<()> {
+pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Result<bool> {
     let LogPlace { disk, folder, .. } = place;
     let cleared = match oldest(&**disk, folder) {
-        Ok(None) => return Ok(()),
+        Ok(None) => return Ok(false),
         Ok(Some(first)) => {
             // A server elsewhere that still writes it ends.
             Fence::claim(disk.clone(), folder)?;
@@ -97,7 +98,8 @@ pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Res
             "{why}. A server with `durability` repeats the log of the checkpoint that it loads; {ACCEPT_LOSS}"
         ))),
         cleared => cleared,
-    }
+    }?;
+    Ok(true)
 }
 
 /// Removes a log that has no changes from a position on.
