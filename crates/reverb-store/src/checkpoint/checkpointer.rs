@@ -155,15 +155,16 @@ impl Checkpointer {
             Some(durability) => self.restore_with_log((&self.log_place, durability), tables, ledgers, &load)?,
             None => {
                 let loaded = load()?;
-                durable::clear(
-                    &self.log_place,
-                    loaded.as_ref().and_then(|loaded| loaded.log),
-                    self.options.accept_loss,
-                )?;
-                loaded.map(|loaded| {
+                let log = loaded.as_ref().and_then(|loaded| loaded.log);
+                let had_log = durable::clear(&self.log_place, log, self.options.accept_loss)?;
+                let path = loaded.map(|loaded| {
                     install(loaded.tables, tables);
                     loaded.path
-                })
+                });
+                if had_log {
+                    self.save(tables)?;
+                }
+                path
             }
         };
         if let Some(path) = &restored {
