@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from reverb import writer as writer
     from reverb.batched_writer import BatchedWriter as BatchedWriter
     from reverb.client import Client as Client
+    from reverb.data.durability import Durability as Durability
     from reverb.data.tls import TLS as TLS
     from reverb.data.tls import ServerTLS as ServerTLS
     from reverb.data.tokens import Tokens as Tokens
@@ -84,6 +85,7 @@ _NAMES = {
     "BoundedTensorSpec": "tensor_spec:BoundedTensorSpec",
     "Client": "client:Client",
     "DeadlineExceededError": "errors:DeadlineExceededError",
+    "Durability": "data.durability:Durability",
     "PatternDataset": "pattern_dataset:PatternDataset",
     "Ragged": "replay_sample:Ragged",
     "ReplaySample": "replay_sample:ReplaySample",

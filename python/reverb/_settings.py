@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 from reverb.data import checks
+from reverb.data.durability import MODES, Durability, as_durability
 from reverb.data.endpoint import Endpoint
 from reverb.data.shard import Shard
 from reverb.data.tls import ROLES, TLS, ServerTLS
@@ -364,6 +365,28 @@ SETTINGS = (
     ),
     Setting("keep", "checkpoint.keep", NUMBER, None, "Number of undamaged checkpoints to keep.", "1"),
     Setting(
+        *("durability", "durability.mode", _choice(*MODES), None),
+        shown="changes between checkpoints are lost",
+        help="What a confirmed change survives: any end of the process, or also a loss of power; needs a folder.",
+    ),
+    Setting(
+        *("sync_interval", "durability.sync_interval", _SECONDS, None),
+        shown="1",
+        help="Seconds after which the log is synced to the disk at the latest; needs a durability.",
+    ),
+    Setting(
+        *("max_log_bytes", "durability.max_log_bytes", NUMBER, None),
+        shown="those of the tables, 1 GiB at least",
+        help="Bytes of the log after which a checkpoint is saved; needs a durability.",
+    ),
+    Setting(
+        *("accept_loss", "durability.accept_loss", TRUE_OR_FALSE, False),
+        shown="no",
+        help="Set aside a log that is damaged or would not be replayed, and start without it.",
+        check=checks.as_flag,
+        is_in_library=False,
+    ),
+    Setting(
         *("heartbeat", "heartbeat", _SECONDS, 15.0),
         help="Seconds between empty messages on waiting streams.",
         check=_checked_heartbeat,
@@ -389,11 +412,14 @@ SETTINGS = (
 # An argument of `Server` that stands for several settings of `reverb serve`.
 _TLS = Setting("tls", "tls", TEXT, None, "Files of TLS.", check=_checked_tls, is_in_library=False)
 _TOKENS = Setting("tokens", "auth.tokens_file", TEXT, None, "Tokens.", check=_checked_tokens, is_in_library=False)
+_DURABILITY = Setting(
+    "durability", "durability", TEXT, None, "Log of changes.", check=as_durability, is_in_library=False
+)
 _SHARD = Setting("shard", "shard", TEXT, None, "Shard of a cluster.", check=_checked_shard, is_in_library=False)
 # Those that are arguments of `Server`, by their names there.
 ARGUMENTS = {
     setting.argument or setting.name: setting
-    for setting in (*SETTINGS, _TLS, _TOKENS, _SHARD)
+    for setting in (*SETTINGS, _TLS, _TOKENS, _SHARD, _DURABILITY)
     if setting.check is not None
 }
 
@@ -483,6 +509,19 @@ class ObserveOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class DurableOptions:
+    """What a server keeps between its checkpoints. The extension reads the fields by name.
+
+    Attributes:
+      durability: Log of all changes; None means that there is none.
+      accept_loss: Whether a log that cannot be trusted, or that would not be replayed, is set aside.
+    """
+
+    durability: Durability | None
+    accept_loss: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ServerOptions:
     """All that a server is told beside its tables and where it keeps checkpoints. All values are set and checked.
 
@@ -490,11 +529,13 @@ class ServerOptions:
       listen: Where it listens for clients.
       security: Who may use it.
       observe: What it shows of itself.
+      durable: What it keeps between its checkpoints.
     """
 
     listen: ListenOptions
     security: SecurityOptions
     observe: ObserveOptions
+    durable: DurableOptions
 
     def with_audit_log(self, path: str | None) -> ServerOptions:
         """These options with a file for the audit, which commands alone have."""
@@ -533,7 +574,12 @@ class ServerOptions:
         tls = values["tls"]
         # Only commands have one.
         values["audit_log"] = None
-        options = cls(listen=part(ListenOptions), security=part(SecurityOptions), observe=part(ObserveOptions))
+        options = cls(
+            listen=part(ListenOptions),
+            security=part(SecurityOptions),
+            observe=part(ObserveOptions),
+            durable=part(DurableOptions),
+        )
         if options.security.unix_peers and options.security.tokens is None:
             raise ValueError(
                 f"{names['unix_peers']} needs tokens: who else is at the Unix socket has to prove who it is"
@@ -585,6 +631,21 @@ def shard_of(values: Mapping[str, Any]) -> Shard | None:
         return Shard(int(number), cluster)
     except ValueError as error:
         raise ValueError(f"shard_id={number!r}, shard_cluster={cluster!r}: {error}") from None
+
+
+def durability_of(values: Mapping[str, Any]) -> Durability | None:
+    """The log of changes, by the names of its settings; None without one.
+
+    Raises:
+      ValueError: A value is out of range, or there are others without a mode.
+    """
+    given = {name: values[name] for name in ("sync_interval", "max_log_bytes") if values.get(name) is not None}
+    mode = values.get("durability") or None
+    if mode is None:
+        if given:
+            raise ValueError(f"{' and '.join(given)} needs durability, which is one of {', '.join(MODES)}")
+        return None
+    return Durability(mode, **given)
 
 
 def options_of_environment(given: Mapping[str, Any]) -> ServerOptions:

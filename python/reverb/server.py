@@ -15,6 +15,7 @@ from reverb._settings import ARGUMENTS, ServerOptions, is_loopback, returns_by_d
 from reverb._shutdown import SIGTERM_STATUS, ExitOnSigterm, Stage, at_exit
 from reverb.client import Client
 from reverb.data import checks, signatures, table_arguments
+from reverb.data.durability import Durability
 from reverb.data.shard import Shard
 from reverb.data.spec_text import format_signature
 from reverb.data.tls import ServerTLS
@@ -312,14 +313,23 @@ class Server:
         system's folder for temporary files; see `unix_path`.
       shard: Place of the server in a cluster, such as `reverb.cluster.Shard(id=3, cluster="replay")`: its items then
         get keys that tell the shard. None, the default, means that the server is in no cluster.
+      durability: What a confirmed change survives, beside what is in checkpoints: `"process"`, any end of the server's
+        process; `"power"`, also a loss of power; or a `reverb.Durability` with further options. It needs a
+        `checkpointer`, in whose folder the log lies, and which the next start has, too. None, the default, keeps
+        nothing between checkpoints. docs/durability.md has the guarantees.
+      accept_loss: Whether a log in that folder which cannot be trusted, or would not be replayed, is set aside by
+        renaming, and with it what was confirmed. False, the default, refuses to start and names the files.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
         interval is invalid, a host is not loopback and `allow_insecure` is not set, a file of `tls` or `tokens` cannot
-        be read or is wrong, or there are `unix_peers` without `tokens`. Also raised if another server
-        keeps its checkpoints in the same folder, or if the checkpoint has a table that is not in `tables`.
+        be read or is wrong, there are `unix_peers` without `tokens`, or a `durability` without a `checkpointer` or with
+        one of a temporary folder. Also raised if another server keeps its checkpoints in the same folder, or if the
+        checkpoint has a table that is not in `tables`.
       SignatureMismatchError: A table in the checkpoint holds data with another signature.
-      DataLossError: There are checkpoints, but all of them are damaged.
+      DataLossError: There are checkpoints, but all of them are damaged; or the log is damaged, or is not the one of the
+        checkpoint.
+      StorageError: The server has a `durability`, and its folder cannot be written to.
       TypeError: An argument has the wrong type.
       UnavailableError: A port is in use, or an address cannot be bound.
     """
@@ -346,6 +356,8 @@ class Server:
         tokens: Tokens | None = None,
         unix_peers: Iterable[int] | None = None,
         shard: Shard | None = None,
+        durability: Literal["process", "power"] | Durability | None = None,
+        accept_loss: bool = False,
     ) -> None:
         arguments = locals()
         # What stands for a value that is not given differs in this one.
@@ -377,6 +389,8 @@ class Server:
         self._pid = os.getpid()
         _binding.Server.set_last(not returns_by_default())
         self._tables = tables
+        if options.durable.durability is not None:
+            _check_returns_to_folder(checkpointer)
         self._checkpointer = _default_checkpointer() if checkpointer is None else checkpointer
         internal = _internal_checkpointer(self._checkpointer)
         self._server = _binding.Server([table.internal_table for table in tables], options, internal)
@@ -544,6 +558,15 @@ def _default_checkpointer() -> "CheckpointerBase":
     from reverb.platform.default import checkpointers
 
     return checkpointers.default_checkpointer()
+
+
+def _check_returns_to_folder(checkpointer: "CheckpointerBase | None") -> None:
+    """Refuses a checkpointer whose folder no later start finds again."""
+    if checkpointer is None or getattr(checkpointer, "_is_temporary", False):
+        raise ValueError(
+            "durability needs a folder that the next start finds again, and not a temporary one: pass "
+            'checkpointer=reverb.checkpointers.DefaultCheckpointer("/path/of/a/folder")'
+        )
 
 
 def _internal_checkpointer(checkpointer: "CheckpointerBase") -> _binding.Checkpointer:

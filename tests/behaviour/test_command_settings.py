@@ -46,6 +46,9 @@ VALUES = {
     "checkpoint_path": ("/nowhere/a", "/nowhere/b", "/nowhere/c"),
     "interval": (10.0, 20.0, 30.0),
     "keep": (2, 3, 4),
+    "durability": ("process", "power", "process"),
+    "sync_interval": (0.5, 1.5, 2.5),
+    "max_log_bytes": (1 << 28, 1 << 29, 1 << 30),
     "http_port": ("off", 8081, 8082),
     "http_host": ("127.0.0.4", "127.0.0.5", "127.0.0.6"),
     "http_allowed_hosts": ("a.test", "b.test,c.test", "d.test"),
@@ -56,6 +59,7 @@ VALUES = {
     "allow_insecure": (True, False, True),
     "save_on_stop": (False, True, False),
     "returns": (False, True, False),
+    "accept_loss": (True, False, True),
 }
 
 
@@ -67,6 +71,9 @@ NEEDED = {
     "unix_peers": {"REVERB_TOKENS_FILE": "needed.toml"},
     "shard_id": {"REVERB_SHARD_CLUSTER": "needed"},
     "shard_cluster": {"REVERB_SHARD_ID": "7"},
+    "durability": {"REVERB_CHECKPOINT_PATH": "/nowhere/c"},
+    "sync_interval": {"REVERB_CHECKPOINT_PATH": "/nowhere/c", "REVERB_DURABILITY": "process"},
+    "max_log_bytes": {"REVERB_CHECKPOINT_PATH": "/nowhere/c", "REVERB_DURABILITY": "process"},
 }
 
 
@@ -155,6 +162,7 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         + '[http]\nport = "off"\nhost = "127.0.0.6"\n[metrics]\nper_table = "off"\n'
         + '[checkpoint]\npath = "/nowhere/c"\nkeep = 4\nsave_on_stop = true\n'
         + '[tls]\ncert = "c.pem"\nkey = "c.key"\nclient_ca = "ca.pem"\nclient_role = "view"\n'
+        + '[durability]\nmode = "power"\nsync_interval = 2\naccept_loss = true\n'
         + '[auth]\ntokens_file = "tokens.toml"\nunix_peers = [1002, 1001]\naudit_log = "audit.jsonl"\n'
     )
     made = arguments_of_server(monkeypatch, file)
@@ -171,6 +179,8 @@ def test_settings_reach_the_server(tmp_path, monkeypatch):
         "max_message_size": 256 << 20,
         "heartbeat_interval": 3.5,
         "shard": None,
+        "durability": {"mode": "power", "sync_interval": 2.0, "max_log_bytes": None},
+        "accept_loss": True,
         "http_port": "off",
         # All that HTTP would need is not even looked at.
         "http_host": "localhost",

@@ -141,6 +141,26 @@ def test_a_killed_shard_returns_at_its_address_with_the_items_of_its_checkpoint(
     assert replay.shards()[1].items >= other.items
 
 
+def test_a_shard_that_refuses_its_files_says_so_and_is_not_restarted_for_ever(nodes, tmp_path):
+    # What it accepts when the cluster starts holds for no restart.
+    replay = start(checkpoint=tmp_path, durability="process", accept_loss=True)
+    insert(replay, range(40))
+    checkpoint, _ = replay.checkpoint().splitlines()
+    assert [shard.refused for shard in replay.shards()] == [None, None]
+    lost = replay.shards()[0]
+    pathlib.Path(checkpoint, "tables.tfrecord").write_bytes(b"torn")
+    kill(lost.pid)
+    eventually(lambda: replay.shards()[0].refused is not None)
+    refused, other = replay.shards()
+    assert (refused.id, refused.address, refused.alive) == (lost.id, lost.address, False)
+    assert checkpoint in refused.refused
+    assert (other.alive, other.refused) == (True, None)
+    # Clients that have never reached it are told as well.
+    assert any(checkpoint in (shard.refused or "") for shard in reverb.ray.connect().shards())
+    eventually(lambda: actors.find("replay/0") is None)
+    assert len(insert(replay, range(4))) == 4
+
+
 def test_a_shard_that_ray_ends_in_order_does_not_say_that_it_was_for_good(nodes):
     replay = start(shards=1)
     insert(replay, [1])
@@ -259,7 +279,9 @@ def test_a_name_that_is_taken_at_the_last_moment_stays_with_its_cluster(nodes, m
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"checkpoint_interval": 1.0}, "needs `checkpoint`"),
+        ({"checkpoint_interval": 1.0}, "`checkpoint_interval` needs `checkpoint`"),
+        ({"durability": "process"}, "`durability` needs `checkpoint`"),
+        ({"durability": "disk"}, 'durability must be "process".*"power"'),
         ({"name": "a/b"}, "no slash"),
         ({"name": ""}, "printable name"),
         ({"shards": 257}, "0 to 255"),

@@ -16,6 +16,7 @@ mod column_rows;
 mod dlpack;
 mod draw;
 mod dtype;
+mod durability;
 mod endpoint;
 mod errors;
 mod frames;

@@ -1,6 +1,7 @@
 //! `reverb._rust.Server`.
 
 use crate::checkpoint::Checkpointer;
+use crate::durability::Durable;
 use crate::errors::PyReverbResult;
 use crate::runtime::{http_runtime, runtime, wait};
 use crate::table::Table;
@@ -43,6 +44,7 @@ struct ServerOptions {
     listen: Listen,
     security: Security,
     observe: Observe,
+    durable: Durable,
 }
 
 #[derive(FromPyObject)]
@@ -177,7 +179,7 @@ impl Server {
         options: ServerOptions,
         checkpointer: Option<PyRef<'_, Checkpointer>>,
     ) -> PyReverbResult<Self> {
-        let ServerOptions { listen, mut security, observe } = options;
+        let ServerOptions { listen, mut security, observe, durable } = options;
         let files = security.read()?;
         let heartbeat = Duration::try_from_secs_f64(listen.heartbeat_interval)
             .map_err(|error| Error::invalid(format!("heartbeat_interval {}: {error}", listen.heartbeat_interval)))?;
@@ -201,7 +203,7 @@ impl Server {
         let mut http = StoppedWithoutGil(http);
         let mut restored_from = None;
         if let Some(checkpointer) = checkpointer {
-            let opened = Arc::new(CoreCheckpointer::open(checkpointer.options.clone())?);
+            let opened = Arc::new(CoreCheckpointer::open(durable.added_to(&checkpointer.options)?)?);
             replay.set_store(opened.clone());
             restored_from = wait(py, restore(opened, replay.clone())).inspect_err(|_| release_folder(&replay))?;
         }

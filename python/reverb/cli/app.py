@@ -72,9 +72,8 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 def _help_of(setting: Setting) -> str:
     # Of the others, the description says what holds by default.
-    return (
-        f"{setting.help} [default: {setting.default}]" if isinstance(setting.kind.flag, enum.EnumMeta) else setting.help
-    )
+    is_choice = isinstance(setting.kind.flag, enum.EnumMeta) and setting.default is not None
+    return f"{setting.help} [default: {setting.default}]" if is_choice else setting.help
 
 
 @app.command()
@@ -134,6 +133,12 @@ def serve(
         # fallback_checkpoint_path = "/data/first/2026-01-01T12:00:00+00:00"
         # tables = ["replay"]   # loads these alone; or { old = "new" }
         # override_definitions = true
+
+        [durability]            # beside a [checkpoint]
+        mode = "process"        # or "power"
+        # sync_interval = 1.0
+        # max_log_bytes = 4_294_967_296
+        # accept_loss = true    # for one start
 
         [http]
         port = 8080             # or "off"

@@ -8,6 +8,7 @@ from typing import Any
 
 from reverb import item_selectors, rate_limiters
 from reverb._settings import NUMBER, SETTINGS, TEXT, TRUE_OR_FALSE, Kind, Setting
+from reverb.data.durability import Durability
 from reverb.data.spec_text import parse_spec
 from reverb.platform.default.checkpointers import DefaultCheckpointer
 from reverb.reverb_types import SpecNest
@@ -109,6 +110,7 @@ def _from_toml(path: str, text: str) -> ServerConfig:
             settings[setting.name] = values[name]
     checkpoint = dict(parsed.get("checkpoint", {}))
     _check_checkpoint(checkpoint)
+    _check_durability(settings)
     return ServerConfig(path, [_table(name, section) for name, section in tables.items()], settings, checkpoint)
 
 
@@ -134,6 +136,14 @@ def _check_checkpoint(values: dict[str, Any]) -> None:
             DefaultCheckpointer(**{"path": "unused", key: value}).internal_checkpointer()
         except (ValueError, TypeError) as error:
             raise ValueError(f"checkpoint.{key}: {error}") from None
+
+
+def _check_durability(settings: dict[str, Any]) -> None:
+    for name in settings.keys() & {"sync_interval", "max_log_bytes"}:
+        try:
+            Durability("process", **{name: settings[name]})
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"durability.{name}: {error}") from None
 
 
 def _toml_module() -> Any:

@@ -57,10 +57,12 @@ class Restored:
 
 def checkpointer_of(settings: Settings) -> FileCheckpointer | None:
     """The checkpointer; None leaves it to the server."""
-    if not settings.checkpoint:
+    is_durable = settings.values["durability"] is not None
+    if not (settings.checkpoint or is_durable):
         return None
     if "path" not in settings.checkpoint:
-        raise ValueError("checkpoints need a path: --checkpoint-path, or `path` in the section [checkpoint]")
+        what = "a durability needs" if is_durable else "checkpoints need"
+        raise ValueError(f"{what} a path: --checkpoint-path, or `path` in the section [checkpoint]")
     return FileCheckpointer(**settings.checkpoint)
 
 

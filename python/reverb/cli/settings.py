@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, shard_of, tls_of, tokens_of
+from reverb._settings import ARGUMENTS, SETTINGS, ServerOptions, durability_of, shard_of, tls_of, tokens_of
 from reverb.cli.config import ServerConfig
 
 _LARGEST_PORT = 65_535
@@ -60,7 +60,8 @@ class Settings:
           ValueError, TypeError: A value is invalid.
         """
         given = {}
-        made = {"tls": tls_of(self.values), "tokens": tokens_of(self.values), "shard": shard_of(self.values)}
+        parts = {"tls": tls_of, "tokens": tokens_of, "shard": shard_of, "durability": durability_of}
+        made = {argument: of(self.values) for argument, of in parts.items()}
         for argument, setting in ARGUMENTS.items():
             value: Any = made[argument] if argument in made else self.values[setting.name]
             if argument == "http_port":

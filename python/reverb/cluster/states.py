@@ -18,6 +18,8 @@ class ShardState:
       node: Name of the machine that it is on.
       items: Number of items in all of its tables.
       bytes: Size of the data of its tables.
+      refused: Why it refuses to start, and so does not come back by itself, such as a damaged file; None if it does not
+        refuse, and where nobody knows. Clusters on Ray know it.
     """
 
     id: int | None
@@ -27,6 +29,7 @@ class ShardState:
     node: str | None = None
     items: int | None = None
     bytes: int | None = None
+    refused: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

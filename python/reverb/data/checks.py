@@ -47,6 +47,17 @@ def as_float(name: str, value: object) -> float:
         refuse(name, "a number", value)
 
 
+def as_flag(name: str, value: object) -> bool:
+    """Converts a value to whether it is true. Text is rejected, since "no" would be true.
+
+    Raises:
+      TypeError: The value is a text.
+    """
+    if isinstance(value, (str, bytes, bytearray)):
+        refuse(name, "a bool", value)
+    return bool(value)
+
+
 def as_int(name: str, value: object) -> int:
     """Converts an integer of any type to an int.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -102,6 +104,31 @@ class RayClient(cluster.Client):
     def name(self) -> str:
         """The name of the cluster."""
         return self._name
+
+    def shards(self, *, timeout: float | None = None) -> list[cluster.ShardState]:
+        """Describes each shard, also those that are missing, in the order of their ids.
+
+        If one is missing, the client asks Ray whether it refuses to start.
+
+        Args:
+          timeout: Time limit in seconds for their answers; None waits until each shard has answered or is missing.
+
+        Raises:
+          ValueError: A server is no shard, or not of the same cluster.
+          PermissionDeniedError: The token does not allow it to see the server.
+        """
+        states = super().shards(timeout=timeout)
+        if all(state.alive for state in states) or not ray.is_initialized():
+            return states
+        # The cluster may be stopped by now.
+        with contextlib.suppress(ValueError, UnavailableError, ray.exceptions.RayError):
+            access = access_to(self._name)
+            refused = {place.address: access.refused.get(place.id) for place in access.places}
+            states = [
+                state if state.alive else dataclasses.replace(state, refused=refused.get(state.address))
+                for state in states
+            ]
+        return states
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return _connected, (self._name, self.endpoint.cluster)

@@ -57,11 +57,13 @@ class Access:
       places: Where the shards are, as far as that is known.
       num_shards: Number of all shards.
       credentials: What shards ask of clients; None if they ask for nothing.
+      refused: Why shards refuse to start, by their numbers.
     """
 
     places: list[Place]
     num_shards: int
     credentials: Credentials | None
+    refused: dict[int, str]
 
 
 class ShardMap:
@@ -78,6 +80,7 @@ class ShardMap:
     def __init__(self, cluster: str, num_shards: int, is_tls: bool) -> None:
         self._cluster, self._num_shards = cluster, num_shards
         self._places: dict[int, Place] = {}
+        self._refused: dict[int, str] = {}
         self._secrets = (self._recovered() or make_secrets()) if is_tls else None
 
     def _recovered(self) -> Secrets | None:
@@ -104,11 +107,16 @@ class ShardMap:
     def access(self) -> Access:
         """Returns what clients need to know."""
         credentials = None if self._secrets is None else self._secrets.credentials
-        return Access(self.places(), self._num_shards, credentials)
+        return Access(self.places(), self._num_shards, credentials, self._refused)
 
     def put(self, place: Place) -> None:
         """Notes the place of a shard that has started."""
         self._places[place.id] = place
+        self._refused.pop(place.id, None)
+
+    def refuse(self, shard_id: int, why: str) -> None:
+        """Notes why a shard refuses to start."""
+        self._refused[shard_id] = why
 
     def last(self, shard_id: int) -> Place | None:
         """Returns where a shard was last, without asking it; None if that is not known."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 import ray
 
 from reverb.client import Client
+from reverb.data.durability import Durability
 from reverb.data.shard import Shard
-from reverb.errors import UnavailableError
+from reverb.errors import DataLossError, StorageError, UnavailableError
 from reverb.platform.default.checkpointers import DefaultCheckpointer
 from reverb.ray import actors
 from reverb.ray.metrics import begin_gauges
@@ -34,6 +35,8 @@ class ShardSettings:
       make_tables: Function that makes the tables of a shard.
       checkpoint: Folder in which each shard has a folder of its own; None saves nothing.
       checkpoint_interval: Seconds between two saves of a shard; None saves only if it is asked to.
+      durability: Log of the changes of a shard; None means that it has none.
+      accept_loss: Whether a shard that starts for the first time sets aside a log that it would refuse.
       is_loopback: Whether shards listen for programs of their node only.
       is_tls: Whether they speak TLS, and ask for the token of the cluster.
     """
@@ -42,6 +45,8 @@ class ShardSettings:
     make_tables: Callable[[], Iterable[Table]]
     checkpoint: str | None
     checkpoint_interval: float | None
+    durability: Durability | None
+    accept_loss: bool
     is_loopback: bool
     is_tls: bool
 
@@ -52,6 +57,9 @@ class ShardServer:
     Args:
       settings: What all shards have in common.
       shard_id: Number of this one.
+
+    Raises:
+      DataLossError, StorageError: It refuses what is in its folder. Ray does not make such an actor again.
     """
 
     def __init__(self, settings: ShardSettings, shard_id: int) -> None:
@@ -60,7 +68,7 @@ class ShardServer:
         self._map = actors.find(actors.map_name(settings.cluster))
         self._secrets: Secrets | None = self._asked_secrets()
         self._files = None if self._secrets is None else server_files(self._secrets)
-        self._server = self._serve()
+        self._server = self._served()
         # Whatever ends the process before `stop` does, Ray starts it again: also an exit with status 0.
         atexit.register(self._server.stop, returns=True)
         if self._map is not None:
@@ -75,6 +83,15 @@ class ShardServer:
             raise UnavailableError(f"the actor with the secrets of the cluster `{self._settings.cluster}` is gone")
         found: Secrets = ray.get(self._map.secrets.options(max_task_retries=-1).remote())
         return found
+
+    def _served(self) -> Server:
+        """Starts the server. What it refuses in its folder, it would refuse again, so the map says it from now on."""
+        try:
+            return self._serve()
+        except (DataLossError, StorageError) as error:
+            if self._map is not None:
+                ray.get(self._map.refuse.options(max_task_retries=-1).remote(self._id, str(error)))
+            raise
 
     def _serve(self) -> Server:
         """Starts the server at its last port if that is free, so that clients find it again by themselves."""
@@ -108,6 +125,9 @@ class ShardServer:
             tls=None if self._files is None else self._files.tls,
             tokens=None if self._files is None else self._files.tokens,
             shard=Shard(self._id, settings.cluster),
+            durability=settings.durability,
+            # Nobody has looked at what a restart finds.
+            accept_loss=settings.accept_loss and not ray.get_runtime_context().was_current_actor_reconstructed,
         )
 
     @property

@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from reverb._announcement import tell
 from reverb.data import checks
+from reverb.data.durability import Durability, as_durability
 from reverb.data.shard import Shard
 from reverb.errors import DeadlineExceededError, UnavailableError
 from reverb.ray import actors, placing
@@ -39,6 +40,8 @@ def start(
     placement: Literal["spread", "pack"] = "spread",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_interval: float | None = None,
+    durability: Literal["process", "power"] | Durability | None = None,
+    accept_loss: bool = False,
     max_restarts: int = -1,
     detached: bool = True,
     timeout: float = 60,
@@ -46,9 +49,10 @@ def start(
 ) -> RayClient:
     """Starts a cluster: each shard is a server in an actor of its own, which Ray restarts when it is lost.
 
-    A shard that starts again has the items of its newest checkpoint, and keeps its port if that is free. Its clients
-    wait for it as they were told by `on_shard_loss`, and find it, also at another address. If the start fails, nothing
-    of it is left.
+    A shard that starts again has the items of its newest checkpoint, with a `durability` all that it has confirmed, and
+    keeps its port if that is free. Its clients wait for it as they were told by `on_shard_loss`, and find it, also at
+    another address. One that refuses what is in its folder, such as a damaged log, stays away, and `shards()` says why.
+    If the start fails, nothing of it is left.
 
     Args:
       make_tables: Function that makes the tables of a shard. Each shard calls it, also when it starts again. Limits of
@@ -63,6 +67,10 @@ def start(
         be storage that all nodes share if a shard is to survive its node. None saves nothing.
       checkpoint_interval: Seconds between two saves of a shard; None saves only by `checkpoint()` of a client and by
         `stop`.
+      durability: What a confirmed change of a shard survives beside its checkpoints, as for `reverb.Server`. It needs
+        `checkpoint`. None keeps nothing between checkpoints.
+      accept_loss: Whether shards set aside a log that cannot be trusted or would not be replayed, as for
+        `reverb.Server`. That holds for this start, and not for restarts by Ray.
       max_restarts: Number of times that Ray restarts a shard; -1 means always.
       detached: Whether the cluster outlives this program. False ends it with the program, without a save.
       timeout: Seconds in which all shards must have started, which includes the load of their checkpoints.
@@ -75,7 +83,7 @@ def start(
 
     Raises:
       ValueError: A cluster of this name is running, `make_tables` pickles to more than 64 KiB, a number is out of
-        range, or there is an interval without a folder.
+        range, or there is an interval or a durability without a folder.
       TypeError: An argument has the wrong type.
       DeadlineExceededError: The shards have not started within the timeout. The text says what Ray lacks.
       UnavailableError: A shard could not start. The text has its error.
@@ -83,8 +91,10 @@ def start(
     if not ray.is_initialized():
         ray.init()
     _check(make_tables, shards, name, cpus_per_shard, placement, timeout)
-    if checkpoint is None and checkpoint_interval is not None:
-        raise ValueError("`checkpoint_interval` needs `checkpoint`, the folder in which the shards save")
+    kept = as_durability("durability", durability)
+    for argument, value in (("checkpoint_interval", checkpoint_interval), ("durability", kept)):
+        if checkpoint is None and value is not None:
+            raise ValueError(f"`{argument}` needs `checkpoint`, the folder in which the shards save")
     resources: dict[str, float] = {"CPU": cpus_per_shard}
     if memory_per_shard is not None:
         resources["memory"] = checks.as_count("memory_per_shard", memory_per_shard)
@@ -96,6 +106,8 @@ def start(
         make_tables,
         None if checkpoint is None else os.path.abspath(checkpoint),
         checkpoint_interval,
+        kept,
+        checks.as_flag("accept_loss", accept_loss),
         is_loopback=is_loopback,
         is_tls=not (is_loopback or allow_insecure),
     )
