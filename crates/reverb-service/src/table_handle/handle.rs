@@ -218,19 +218,15 @@ impl TableHandle {
 
     #[inline(never)]
     fn answer_all(&self, ended: &mut Ended, kept: &Result<()>) {
-        ended.inserts.drain(..).for_each(|request| self.answer(request, ended.is_closed, kept));
-        ended.samples.drain(..).for_each(|request| self.answer(request, ended.is_closed, kept));
+        let failure = ended.failure.as_deref();
+        ended.inserts.drain(..).for_each(|request| self.answer(request, failure, kept));
+        ended.samples.drain(..).for_each(|request| self.answer(request, failure, kept));
     }
 
-    fn answer<W: Work>(&self, request: Request<W>, is_closed: bool, kept: &Result<()>) {
+    fn answer<W: Work>(&self, request: Request<W>, failure: Option<&Error>, kept: &Result<()>) {
         self.count_ended(&request);
         let Some(waiter) = request.waiter else { return };
-        let answer = match kept {
-            _ if is_closed => Err(closed()),
-            // A draw confirms nothing.
-            Err(error) if W::OPERATION == Operation::Insert => Err(error.clone()),
-            _ => Ok(request.work.reply()),
-        };
+        let answer = outcome(request.work, failure, kept);
         if let Err(Ok(undelivered)) = waiter.reply.send(answer) {
             self.take_back(undelivered);
         }
@@ -301,6 +297,18 @@ impl Turn<'_> {
         let kept = MutexGuard::unlocked_fair(state, || handle.finish(&mut std::mem::take(ended), commit));
         state.servers -= 1;
         self.kept = std::mem::replace(&mut self.kept, Ok(())).and(kept);
+    }
+}
+
+/// What the caller of a request that has ended is told. `failure` is the reason if it is not complete, `kept` the result of
+/// the commit.
+#[inline]
+pub(super) fn outcome<W: Work>(work: W, failure: Option<&Error>, kept: &Result<()>) -> Result<W::Reply> {
+    match (kept, failure) {
+        // A draw confirms nothing.
+        (Err(error), _) if W::OPERATION == Operation::Insert => Err(error.clone()),
+        (_, Some(error)) if !work.is_done() => Err(error.clone()),
+        _ => Ok(work.reply()),
     }
 }
 

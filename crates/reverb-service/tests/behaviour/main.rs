@@ -2,6 +2,7 @@
 //! have executables of their own, beside this folder.
 
 mod bench_tables;
+mod closed_journal;
 #[path = "../common/mod.rs"]
 mod common;
 mod held_races;
