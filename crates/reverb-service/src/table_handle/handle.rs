@@ -1,6 +1,6 @@
 //! The handle of a table: its lock, and the turns in which it changes. All answers leave through [`TableHandle::turn`].
 
-use super::journal::Commit;
+use super::journal::{self, Commit};
 use super::long_waits::LongWaits;
 use super::requests::{Ended, GiveBack, OPERATIONS_PER_LOCK, Operation, Reply, Request, Work, give_back};
 use super::state::TableState;
@@ -208,7 +208,7 @@ impl TableHandle {
     /// The one door for answers. Called without the lock. The caller drops the data that left the table afterwards.
     #[inline(always)]
     fn finish(&self, ended: &mut Ended, commit: Commit) -> Result<()> {
-        let kept = commit.map_or(Ok(()), |(journal, confirmation)| journal.commit(confirmation));
+        let kept = commit.map_or(Ok(()), |(journal, confirmation)| journal::commit(&*journal, confirmation));
         // Mostly nobody waits.
         if !(ended.inserts.is_empty() && ended.samples.is_empty()) {
             self.answer_all(ended, &kept);

@@ -5,6 +5,7 @@ mod bench_tables;
 mod closed_journal;
 #[path = "../common/mod.rs"]
 mod common;
+mod group_commit;
 mod held_races;
 mod item_size;
 mod journal;
