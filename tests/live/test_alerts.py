@@ -27,6 +27,8 @@ COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()", "serve"]
 # In tests seconds stand for what are minutes, at one scrape a second.
 QUICK = {"for: 1m": "for: 5s", "for: 2m": "for: 5s", "for: 10m": "for: 10s", "[5m]": "[5s]", "15 * 60": "15 * 1"}
 ALERTS = re.findall(r"- alert: (\w+)", RULES.read_text())
+# What only a broken disk brings about; test_prometheus.py has made series for them.
+OF_DISKS = {"ReverbLogClosed", "ReverbLogLate", "ReverbLogDiskLow"}
 # What is broken, and which alerts say so.
 DUE = {
     "healthy": set(),
@@ -228,7 +230,7 @@ def firing(tmp_path_factory):
 
 
 def test_each_alert_is_due_in_some_broken_state():
-    assert set().union(*DUE.values()) == set(ALERTS)
+    assert set().union(*DUE.values()) == set(ALERTS) - OF_DISKS
 
 
 @pytest.mark.parametrize("what", DUE)

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { page } from "./dom.js";
 
-const { clients, restore, saves, verdictOf, verdictTitle, verdictView } = await page("verdict.js");
+const { changes, clients, restore, saves, verdictOf, verdictTitle, verdictView } = await page("verdict.js");
 
 const SERVER = { state: "serving", now: 1000, started_at: 900, loading: null, resident_bytes: 2 ** 30, memory_limit_bytes: 4 * 2 ** 30 };
 const VERDICT = { state: "flowing", level: "good", seconds: null, line: "Flowing: 8.0 of 8 samples per insert", tables: [], troubles: [] };
@@ -44,6 +44,21 @@ test("what could be lost is said beside it", () => {
   assert.match(failed.text, /^The latest save failed: a restart would lose what is newer than \d/);
   assert.deepEqual([failed.tone, failed.title], ["bad", "No space left on device"]);
   assert.match(of({ last_error: "x", checkpoints: [] }).text, /lose everything$/);
+});
+
+test("with a log of changes, a restart loses nothing", () => {
+  const log = { mode: "process", size_bytes: 1, sync_age_seconds: 0.5, sync_interval_seconds: 1, is_disk_low: false, failure: null };
+  const of = (more, checkpoints) => live({ checkpoints: { ...SAVED, ...checkpoints, log: { ...log, ...more } } });
+  const lost = (checkpoints) => JSON.stringify(saves(of({}, checkpoints)));
+  for (const checkpoints of [{}, { last_error: "x" }, { checkpoints: [] }]) assert.doesNotMatch(lost(checkpoints), /lose/);
+  const events = [{ at: 910, kind: "restore", table: null, text: "restored 5 items" }];
+  assert.equal(restore({ ...of({}, { restored_saved_at: 891 }), events }).title, undefined);
+  assert.equal(changes(live()), undefined);
+  assert.deepEqual(changes(of({})), { key: "changes", text: "Changes are logged (process), synced 500 ms ago" });
+  assert.equal(changes(of({ is_disk_low: true })).tone, "bad");
+  const closed = changes(of({ failure: "no room", is_disk_low: true }));
+  assert.deepEqual([closed.tone, closed.title], ["bad", "no room"]);
+  assert.match(closed.text, /^The log is closed: /);
 });
 
 test("a restart is spoken of for ten minutes", () => {

@@ -168,6 +168,18 @@ test("checkpoints are listed with what is known of them", () => {
   }
 });
 
+test("the log of changes stands below the checkpoints", () => {
+  const log = { mode: "power", size_bytes: 2048, sync_age_seconds: 0.5, sync_interval_seconds: 1, is_disk_low: false, failure: null };
+  const of = (more) => {
+    const checkpoints = { path: "/c", interval_seconds: null, next_due_at: null, saving: null, saves_ok: 0, saves_failed: 0, last_error: null, restored_from: null, checkpoints: [], log: more && { ...log, ...more } };
+    return shown(checkpointsPanel(), live({ checkpoints })).querySelectorAll("p").filter((node) => !node.hidden).map((node) => node.textContent);
+  };
+  const told = (more) => of(more).filter((text) => /[Ll]og/.test(text));
+  assert.deepEqual(told(null), []);
+  assert.deepEqual(told({}), ["Log (power): 2.00 KiB, synced 500 ms ago"]);
+  assert.deepEqual(told({ failure: "no room", is_disk_low: true }), ["The log is closed: no room", "Log (power): 2.00 KiB, closed, too little free space"]);
+});
+
 test("lines of the log are chosen by level, newest first", () => {
   const log = [["info", "a"], ["error", "b"], ["warning", "c"]].map(([level, message], number) => ({ number, at: 0, level, message }));
   const panel = logPanel();

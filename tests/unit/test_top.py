@@ -108,6 +108,23 @@ def everything(count=3):
     return seen(tables, clients, [wait(3, "actor-3"), wait(4, HOSTILE, 0.5)])
 
 
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        ({}, "log (power) 2.0 KiB, synced 12 s ago"),
+        ({"is_disk_low": True}, "log (power) 2.0 KiB, synced 12 s ago, too little free space"),
+        ({"failure": "no room", "is_disk_low": True}, "log closed, too little free space"),
+        (None, None),
+    ],
+)
+def test_a_screen_has_the_log_of_a_server_with_one(log, text):
+    facts = {"mode": "power", "size_bytes": 2048, "sync_age_seconds": 12.0, "is_disk_low": False, "failure": None}
+    look = seen([table(0, "table_0", 1.0)], [], [])
+    look.checkpoints["log"] = None if log is None else {**facts, **log}
+    shown = "\n".join(rendered(View(look, "there:8000")))
+    assert shown.count("log") == (text is not None) and (text or "") in shown
+
+
 def test_a_screen_has_the_server_its_tables_clients_and_waits():
     text = "\n".join(rendered(View(everything(), "there:8000")))
     for part in (

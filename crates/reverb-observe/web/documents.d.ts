@@ -74,7 +74,7 @@ interface VerdictDocument {
 
 /** Something that is wrong with a server, whether its tables flow or not. */
 interface TroubleDocument {
-  /** `save_failed` or `memory`. */
+  /** `save_failed`, `log_closed`, `log_late`, `disk_low` or `memory`. */
   kind: string;
   /** What is wrong. */
   sentence: string;
@@ -394,6 +394,24 @@ interface CheckpointsDocument {
   restored_saved_at: number | null;
   /** Checkpoints in the folder, newest first. */
   checkpoints: CheckpointDocument[];
+  /** The log of changes since the newest one; `null` without `durability`. */
+  log: StoreLogDocument | null;
+}
+
+/** The log of changes. */
+interface StoreLogDocument {
+  /** What a confirmed change survives: `process` or `power`. */
+  mode: string;
+  /** Size of its files. */
+  size_bytes: number;
+  /** Time in seconds since the last sync; 0 if nothing was written since. */
+  sync_age_seconds: number;
+  /** Time in seconds after which what was written is synced at the latest. */
+  sync_interval_seconds: number;
+  /** Whether the disk has too little free space for the log and a save. */
+  is_disk_low: boolean;
+  /** What has closed it: inserts, deletes, resets and changes of options are refused; `null` while it works. */
+  failure: string | null;
 }
 
 /** Progress of a save or of a load. */
@@ -464,7 +482,7 @@ interface HistoryDocument {
 interface EventDocument {
   /** Time at which it happened, or was noticed within a second. */
   at: number;
-  /** `start`, `restore` (a checkpoint was loaded), `save`, `save_failed`, `options` (of a table were changed), `client_came` or `client_left`. */
+  /** `start`, `restore` (a checkpoint was loaded), `save`, `save_failed`, `log_closed` (by a failure), `log_opened` (again), `options` (of a table were changed), `client_came` or `client_left`. */
   kind: string;
   /** Number of the table; `null` if it is not about one. */
   table: number | null;

@@ -57,12 +57,14 @@ export function checkpointsPanel() {
   const { node, body } = panel("checkpoints", "Checkpoints", el("div", { class: "end" }, next));
   const quiet = nothing("No checkpoint yet", "client.checkpoint() saves one.");
   const failed = el("p", { class: "notice wrap" });
+  const closed = el("p", { class: "notice wrap" });
+  const log = el("p", { class: "muted small" });
   const saving = progressView("Saving");
   const rows = el("tbody");
   const head = tableHead(["Checkpoint", "Saved", "Size", "Took", "Verified"], (column) => CELLS[column]);
   const table = el("div", { class: "scroll" }, el("table", {}, head, rows));
   const folder = el("bdi", { class: "user mono small muted folder" });
-  body.append(failed, saving.node, quiet, table, folder);
+  body.append(failed, closed, saving.node, quiet, table, log, folder);
   /** @param {Live} live */
   const update = (live) => {
     const { checkpoints: state, server } = live;
@@ -73,6 +75,10 @@ export function checkpointsPanel() {
     setText(next, due === null ? every : `next in ${duration(Math.max(0, due))}, ${every}`.replace(/, $/, ""));
     failed.hidden = !state.last_error;
     if (state.last_error) setUserText(failed, `The latest save failed: ${inZone(state.last_error)}`);
+    closed.hidden = !state.log?.failure;
+    if (state.log?.failure) setUserText(closed, `The log is closed: ${inZone(state.log.failure)}`);
+    log.hidden = !state.log;
+    if (state.log) setText(log, logged(state.log));
     saving.node.hidden = !state.saving;
     if (state.saving) saving.update(state.saving, now);
     quiet.hidden = state.checkpoints.length > 0 || Boolean(state.saving);
@@ -87,6 +93,12 @@ export function checkpointsPanel() {
     folder.hidden = !state.path;
   };
   return { node, update };
+}
+
+/** What the log is for, and how it is. @param {StoreLogDocument} log */
+function logged({ mode, size_bytes: size, sync_age_seconds: age, is_disk_low: isLow, failure }) {
+  const synced = failure ? "closed" : `synced ${duration(age)} ago`;
+  return `Log (${mode}): ${bytes(size)}, ${synced}${isLow ? ", too little free space" : ""}`;
 }
 
 /** A phone does not show how large a checkpoint is, nor how long it took. */

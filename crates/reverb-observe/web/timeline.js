@@ -25,6 +25,8 @@ const MARKS = {
   restore: { shape: "rule", tone: "strong", word: "restored" },
   save: { shape: "M0 -4L4 0L0 4L-4 0Z", tone: "quiet" },
   save_failed: { shape: "rule", tone: "bad", word: "save failed" },
+  log_closed: { shape: "rule", tone: "bad", word: "log closed" },
+  log_opened: { shape: "rule", tone: "strong", word: "log open again" },
   options: { shape: "rule", tone: "strong", word: "options changed" },
   client_came: { shape: "M0 -4L4 3L-4 3Z", tone: "quiet" },
   client_left: { shape: "M0 4L4 -3L-4 -3Z", tone: "strong" },

@@ -71,7 +71,7 @@ export function verdictTitle(live) {
 /** Whether something could be lost: saves, a restore, memory, clients. @param {Live} live @returns {Fact[]} */
 function factsOf(live) {
   if (live.goneSince !== undefined || live.server?.state !== "serving") return [];
-  return [saves(live), restore(live), memory(live), clients(live)].filter((fact) => fact !== undefined);
+  return [saves(live), changes(live), restore(live), memory(live), clients(live)].filter((fact) => fact !== undefined);
 }
 
 /** @param {Live} live @returns {Fact | undefined} */
@@ -79,17 +79,30 @@ export function saves({ server, checkpoints }) {
   if (!server || !checkpoints) return undefined;
   const { checkpoints: [latest], last_error: error, next_due_at: next } = checkpoints;
   const lost = latest ? `what is newer than ${time(latest.saved_at)}` : "everything";
-  if (error) return { key: "saves", tone: "bad", text: `The latest save failed: a restart would lose ${lost}`, title: inZone(error) };
-  if (!latest) return { key: "saves", text: "No checkpoint yet: a restart would lose everything" };
+  // A log has what is newer.
+  const [toldLost, title] = checkpoints.log ? ["", undefined] : [`: a restart would lose ${lost}`, `A restart would lose ${lost}`];
+  if (error) return { key: "saves", tone: "bad", text: `The latest save failed${toldLost}`, title: inZone(error) };
+  if (!latest) return { key: "saves", text: `No checkpoint yet${toldLost}` };
   const due = next === null ? "" : `, next in ${duration(Math.max(0, next - server.now))}`;
-  return { key: "saves", text: `Saved ${duration(server.now - latest.saved_at)} ago${due}`, title: `A restart would lose ${lost}` };
+  return { key: "saves", text: `Saved ${duration(server.now - latest.saved_at)} ago${due}`, title };
+}
+
+/** @param {Live} live @returns {Fact | undefined} */
+export function changes({ checkpoints }) {
+  const log = checkpoints?.log;
+  if (!log) return undefined;
+  const told = (/** @type {string} */ text, tone = "") => ({ key: "changes", text, ...(tone && { tone }) });
+  if (log.failure) return { ...told("The log is closed: inserts, deletes and resets are refused", "bad"), title: inZone(log.failure) };
+  if (log.is_disk_low) return told("The disk has too little free space for the log and a checkpoint", "bad");
+  return told(`Changes are logged (${log.mode}), synced ${duration(log.sync_age_seconds)} ago`);
 }
 
 /** @param {Live} live @returns {Fact | undefined} */
 export function restore({ server, checkpoints, events }) {
   const event = events.findLast(({ kind }) => kind === "restore");
   if (!server || !event || server.now - event.at > RESTORE_SECONDS) return undefined;
-  const title = checkpoints?.restored_saved_at ? `What was newer than ${time(checkpoints.restored_saved_at)} is lost` : undefined;
+  const { restored_saved_at: saved = null, log = null } = checkpoints ?? {};
+  const title = saved === null || log ? undefined : `What was newer than ${time(saved)} is lost`;
   return { key: "restore", tone: "strong", text: `Restarted ${duration(server.now - event.at)} ago: ${event.text}`, title };
 }
 

@@ -1,8 +1,15 @@
 //! The verdict on a server: whether its tables make progress, and whose fault it is if not.
 
+use crate::store::StoreLog;
+use reverb_core::words::time;
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, SystemTime};
+
+/// Time for which a log may be late with a sync, however short the time between syncs is.
+const MAY_BE_LATE: Duration = Duration::from_secs(10);
+/// Number of times between syncs for which a log may be late with one.
+const MAY_BE_LATE_TIMES: u32 = 10;
 
 /// Whether something makes progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +79,12 @@ impl Level {
 pub enum Trouble {
     /// The latest save failed, with this error.
     SaveFailed(String),
+    /// The log of changes is closed by this failure, so that nothing can be confirmed.
+    LogClosed(String),
+    /// The log has not been synced for this time, which is longer than a busy disk takes.
+    LogLate(Duration),
+    /// The disk has too little free space for the log and a save.
+    DiskLow,
     /// The process uses nearly all the memory that it may use. Both numbers are bytes.
     Memory {
         /// What it uses.
@@ -82,10 +95,32 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// Returns what is wrong with a log.
+    pub fn of_log(log: &StoreLog) -> Vec<Self> {
+        let &StoreLog { sync_age: age, sync_interval: interval, is_low, .. } = log;
+        let is_late = age > MAY_BE_LATE.max(interval.saturating_mul(MAY_BE_LATE_TIMES));
+        let of_log = match &log.failure {
+            Some(failure) => Some(Self::LogClosed(failure.clone())),
+            None => is_late.then_some(Self::LogLate(age)),
+        };
+        of_log.into_iter().chain(is_low.then_some(Self::DiskLow)).collect()
+    }
+
+    /// Returns how bad it is. A server that refuses inserts helps nobody before somebody has looked at it.
+    pub fn level(&self) -> Level {
+        match self {
+            Self::LogClosed(_) => Level::Alarm,
+            Self::SaveFailed(_) | Self::LogLate(_) | Self::DiskLow | Self::Memory { .. } => Level::Warning,
+        }
+    }
+
     /// Returns the name of its kind in documents.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::SaveFailed(_) => "save_failed",
+            Self::LogClosed(_) => "log_closed",
+            Self::LogLate(_) => "log_late",
+            Self::DiskLow => "disk_low",
             Self::Memory { .. } => "memory",
         }
     }
@@ -95,6 +130,12 @@ impl Display for Trouble {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::SaveFailed(error) => write!(formatter, "the latest save failed: {error}"),
+            Self::LogClosed(error) => {
+                let refused = "inserts, deletes, resets and changes of options are refused";
+                write!(formatter, "the log is closed: {error}; {refused}")
+            }
+            Self::LogLate(age) => write!(formatter, "the log has not been synced for {}", time(*age)),
+            Self::DiskLow => formatter.write_str("the disk has too little free space for the log and a checkpoint"),
             Self::Memory { used, limit } => {
                 let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
                 write!(formatter, "the process uses {:.1} of {:.1} GiB of memory", gib(*used), gib(*limit))
@@ -182,5 +223,43 @@ impl Default for Verdict {
             troubles: Vec::new(),
             of_tables: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn told(log: StoreLog) -> Vec<(&'static str, Level, String)> {
+        Trouble::of_log(&log).iter().map(|trouble| (trouble.kind(), trouble.level(), trouble.to_string())).collect()
+    }
+
+    #[test]
+    fn a_log_is_late_only_beyond_what_a_busy_disk_takes() {
+        let of = |sync_age, sync_interval| told(StoreLog { sync_age, sync_interval, ..log() });
+        assert_eq!(of(10 * SECOND, SECOND / 10), []);
+        assert_eq!(of(30 * SECOND, 3 * SECOND), []);
+        assert_eq!(of(Duration::MAX, Duration::MAX), []);
+        let late = "the log has not been synced for 11 s";
+        assert_eq!(of(11 * SECOND, SECOND), [("log_late", Level::Warning, late.into())]);
+        assert_eq!(of(31 * SECOND, 3 * SECOND)[0].0, "log_late");
+    }
+
+    #[test]
+    fn a_closed_log_is_an_alarm_whatever_else_is_wrong_with_it() {
+        assert_eq!(told(log()), []);
+        let failure = Some("cannot write: the disk is full".into());
+        let closed = told(StoreLog { failure, is_low: true, sync_age: 99 * SECOND, ..log() });
+        let refused = "inserts, deletes, resets and changes of options are refused";
+        let sentence = format!("the log is closed: cannot write: the disk is full; {refused}");
+        let low = "the disk has too little free space for the log and a checkpoint".into();
+        assert_eq!(closed, [("log_closed", Level::Alarm, sentence), ("disk_low", Level::Warning, low)]);
+    }
+
+    fn log() -> StoreLog {
+        let (sync_age, sync_interval) = (Duration::ZERO, SECOND);
+        StoreLog { mode: "process", size_bytes: 1, sync_age, sync_interval, is_low: false, failure: None }
     }
 }

@@ -29,7 +29,7 @@ class Observation:
       waits: The requests that wait, longest first.
       clients: The connected clients, by process. Each has the rates of its counts, as tables have.
       left: The clients that have left lately, the latest first.
-      checkpoints: The folder of checkpoints.
+      checkpoints: The folder of checkpoints, and the log of changes.
       verdict: Whether the server works, in one line.
     """
 

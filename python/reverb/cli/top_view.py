@@ -170,6 +170,9 @@ def _facts(seen: Observation, address: str, glyphs: parts.Glyphs) -> Iterator[Te
     yield Text(escaped(f"gRPC {', '.join(server['addresses']) or '-'}"))
     yield Text(escaped(f"page {server['dashboard_url'] or 'off'}"))
     yield _checkpoint(seen)
+    # Servers of earlier versions say nothing of it.
+    if log := seen.checkpoints.get("log"):
+        yield _log(log)
 
 
 def _checkpoint(seen: Observation) -> Text:
@@ -181,6 +184,15 @@ def _checkpoint(seen: Observation) -> Text:
     newest = store["checkpoints"][0]
     age = parts.seconds(max(0.0, now - newest["saved_at"]))
     return Text(f"checkpoint {age} ago, {output.human_bytes(newest['size_bytes'])}")
+
+
+def _log(log: dict[str, Any]) -> Text:
+    low = ", too little free space" if log["is_disk_low"] else ""
+    # The verdict says why.
+    if log["failure"] is not None:
+        return Text(f"log closed{low}", style=_ALARM)
+    age = parts.seconds(log["sync_age_seconds"])
+    return Text(escaped(f"log ({log['mode']}) {output.human_bytes(log['size_bytes'])}, synced {age} ago{low}"))
 
 
 def _flow(facts: Iterator[Text], width: int, between: str) -> list[Text]:

@@ -6,7 +6,7 @@ use reverb_core::Result;
 use reverb_net::METHODS;
 use reverb_net::server::{ListenOptions, Server};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
-use reverb_service::{Replay, Store, StoreProgress, StoreStatus, TableHandle};
+use reverb_service::{Replay, Store, StoreLog, StoreProgress, StoreStatus, TableHandle};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ struct SlowStore {
     changed: Condvar,
     done_bytes: Mutex<Option<u64>>,
     failure: Mutex<Option<String>>,
+    log: Mutex<Option<StoreLog>>,
 }
 
 impl Store for SlowStore {
@@ -54,7 +55,12 @@ impl Store for SlowStore {
     fn status(&self) -> StoreStatus {
         let since = SystemTime::now();
         let progress = |done_bytes| StoreProgress { path: "x".into(), since, done_bytes, total_bytes: 80 << 20 };
-        StoreStatus { loading: self.done_bytes.lock().map(progress), ..Default::default() }
+        StoreStatus {
+            loading: self.done_bytes.lock().map(progress),
+            last_error: self.failure(),
+            log: self.log.lock().clone(),
+            ..Default::default()
+        }
     }
 
     fn close(&self) -> Result<()> {
@@ -144,6 +150,49 @@ fn probes_hear_what_a_server_does_from_its_start_to_its_end() {
     stopping.join().expect("it stops").expect("the save succeeds");
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "the port is free");
     drop((runtime, http_runtime));
+}
+
+#[test]
+fn all_that_is_shown_of_a_server_knows_its_log() {
+    let Setting { http_runtime, replay, http, .. } = setting();
+    let (port, runtime, store) = (http.port(), runtime(), Arc::new(SlowStore::default()));
+    replay.set_store(store.clone());
+    let server = Server::start(runtime.handle(), replay, &ListenOptions::default(), Some(http)).expect("it starts");
+    let await_text = |path: &str, text: &str| {
+        while !get(port, path).1.contains(text) {
+            std::thread::yield_now();
+        }
+    };
+    assert!(get(port, "/api/v1/checkpoints").1.contains(r#""log":null"#));
+    assert!(!get(port, "/metrics").1.contains("reverb_log_"));
+    let (sync_age, sync_interval) = (Duration::from_secs(99), Duration::from_secs(1));
+    let log = StoreLog { mode: "power", size_bytes: 4096, sync_age, sync_interval, is_low: true, failure: None };
+    *store.log.lock() = Some(log.clone());
+    let figures = r#""mode":"power","size_bytes":4096,"sync_age_seconds":99.0,"sync_interval_seconds":1.0"#;
+    let told = get(port, "/api/v1/checkpoints").1;
+    assert!(told.contains(&format!(r#""log":{{{figures},"is_disk_low":true,"failure":null}}"#)), "{told}");
+    await_text("/readyz", "; the log has not been synced for 1 min 39 s; the disk has too little free space");
+    await_text("/api/v1/verdict", r#""level":"warning""#);
+    let metrics = |expected: [&str; 3]| {
+        let text = get(port, "/metrics").1;
+        let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let of_all =
+            [r#"reverb_log_info{mode="power"} 1"#, "reverb_log_bytes 4096", "reverb_log_sync_interval_seconds 1.0"];
+        of_all.into_iter().chain(expected).for_each(|line| assert!(samples.contains(&line), "{line} in {text}"));
+    };
+    metrics(["reverb_log_sync_age_seconds 99.0", "reverb_log_failed 0", "reverb_log_disk_low 1"]);
+    let failure = Some("cannot write: no room".into());
+    *store.log.lock() = Some(StoreLog { is_low: false, sync_age: Duration::ZERO, failure, ..log.clone() });
+    await_text("/readyz", "; the log is closed: cannot write: no room; inserts, deletes");
+    await_text("/api/v1/verdict", r#""kind":"log_closed""#);
+    assert_eq!((get(port, "/readyz").0, get(port, "/healthz")), ("200".into(), answer("200", "ok")));
+    metrics(["reverb_log_sync_age_seconds 0.0", "reverb_log_failed 1", "reverb_log_disk_low 0"]);
+    await_text("/api/v1/history", "the log was closed: cannot write: no room");
+    *store.log.lock() = Some(StoreLog { sync_age: Duration::ZERO, is_low: false, ..log });
+    await_text("/api/v1/history", r#""kind":"log_opened""#);
+    await_text("/api/v1/verdict", r#""troubles":[]"#);
+    *store.is_let_go.lock() = true;
+    drop((server, runtime, http_runtime));
 }
 
 /// Probes send any host, and so do pages of other sites with DNS rebinding.

@@ -83,7 +83,7 @@ pub struct VerdictDocument {
 /// Something that is wrong with a server, whether its tables flow or not.
 #[derive(Debug, Clone, Serialize)]
 pub struct TroubleDocument {
-    /// `save_failed` or `memory`.
+    /// `save_failed`, `log_closed`, `log_late`, `disk_low` or `memory`.
     pub kind: &'static str,
     /// What is wrong.
     pub sentence: String,
@@ -375,6 +375,25 @@ pub struct CheckpointsDocument {
     pub restored_saved_at: Option<f64>,
     /// Checkpoints in the folder, newest first.
     pub checkpoints: Vec<CheckpointDocument>,
+    /// The log of changes since the newest one; `null` without `durability`.
+    pub log: Option<StoreLogDocument>,
+}
+
+/// The log of changes.
+#[derive(Debug, Clone, Serialize)]
+pub struct StoreLogDocument {
+    /// What a confirmed change survives: `process` or `power`.
+    pub mode: &'static str,
+    /// Size of its files.
+    pub size_bytes: u64,
+    /// Time in seconds since the last sync; 0 if nothing was written since.
+    pub sync_age_seconds: f64,
+    /// Time in seconds after which what was written is synced at the latest.
+    pub sync_interval_seconds: f64,
+    /// Whether the disk has too little free space for the log and a save.
+    pub is_disk_low: bool,
+    /// What has closed it: inserts, deletes, resets and changes of options are refused; `null` while it works.
+    pub failure: Option<String>,
 }
 
 /// Progress of a save or of a load.
@@ -452,8 +471,8 @@ pub struct HistoryDocument {
 pub struct EventDocument {
     /// Time at which it happened, or was noticed within a second.
     pub at: f64,
-    /// `start`, `restore` (a checkpoint was loaded), `save`, `save_failed`, `options` (of a table were changed),
-    /// `client_came` or `client_left`.
+    /// `start`, `restore` (a checkpoint was loaded), `save`, `save_failed`, `log_closed` (by a failure), `log_opened`
+    /// (again), `options` (of a table were changed), `client_came` or `client_left`.
     pub kind: &'static str,
     /// Number of the table; `null` if it is not about one.
     pub table: Option<usize>,

@@ -3,9 +3,10 @@
 use super::process;
 use super::schema::{
     CheckpointDocument, CheckpointsDocument, LogDocument, LogLineDocument, ProgressDocument, ServerDocument,
+    StoreLogDocument,
 };
 use reverb_service::event_log::{self, LogLevel, LogLine};
-use reverb_service::{Replay, SavedState, StoreProgress, StoreStatus, host_name};
+use reverb_service::{Replay, SavedState, StoreLog, StoreProgress, StoreStatus, host_name};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Converts a time to seconds since the Unix epoch.
@@ -73,6 +74,18 @@ pub fn checkpoints(replay: &Replay) -> CheckpointsDocument {
         restored_from: status.restored_from.as_ref().map(|path| path.display().to_string()),
         restored_saved_at: status.restored_saved_at.map(seconds),
         checkpoints: status.saved.iter().map(checkpoint).collect(),
+        log: status.log.as_ref().map(store_log),
+    }
+}
+
+fn store_log(log: &StoreLog) -> StoreLogDocument {
+    StoreLogDocument {
+        mode: log.mode,
+        size_bytes: log.size_bytes,
+        sync_age_seconds: log.sync_age.as_secs_f64(),
+        sync_interval_seconds: log.sync_interval.as_secs_f64(),
+        is_disk_low: log.is_low,
+        failure: log.failure.clone(),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Watcher {
     is_serving: bool,
     /// Number of saves that succeeded, and of those that failed.
     saves: (u64, u64),
+    /// Whether the log is closed by a failure.
+    is_log_closed: bool,
     /// The names of the clients that are connected.
     clients: BTreeSet<String>,
     options: Vec<TableConfig>,
@@ -55,6 +57,7 @@ impl Watcher {
             self.options = options.collect();
         }
         self.see_saves(&store, now, &mut events);
+        self.see_log(&store, now, &mut events);
         self.see_clients(&replay.connections.list(), now, &mut events);
         events
     }
@@ -68,6 +71,17 @@ impl Watcher {
         if saves.1 > before.1 {
             let reason = store.last_error.as_deref().unwrap_or("the next one succeeded");
             events.push(event(now, "save_failed", format_args!("a save failed: {reason}")));
+        }
+    }
+
+    fn see_log(&mut self, store: &StoreStatus, now: SystemTime, events: &mut Vec<EventDocument>) {
+        let failure = store.log.as_ref().and_then(|log| log.failure.as_ref());
+        match (std::mem::replace(&mut self.is_log_closed, failure.is_some()), failure) {
+            (false, Some(failure)) => {
+                events.push(event(now, "log_closed", format_args!("the log was closed: {failure}")));
+            }
+            (true, None) => events.push(event(now, "log_opened", "the log is open again")),
+            _ => {}
         }
     }
 

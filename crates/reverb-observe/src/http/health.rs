@@ -22,8 +22,8 @@ pub fn answer(path: &str, state: &HttpState, may_know: bool) -> Response {
     }
 }
 
-/// Returns what a server that serves says of itself. One that stalls, or whose saves fail, serves on: an end would help
-/// nobody.
+/// Returns what a server that serves says of itself. One that stalls, whose saves fail, or whose log is closed, serves on:
+/// draws go on, and an end would help nobody.
 fn ready(state: &HttpState) -> String {
     let watched = state.replay.facts.watched.lock().clone();
     let Verdict { line, troubles, .. } = &watched.verdict;

@@ -3,7 +3,7 @@
 use super::families::{Family, Number, Writer};
 use crate::calls::{CallCount, Calls};
 use crate::documents::seconds;
-use reverb_service::{Connections, Progress, Replay, StoreStatus, StreamKind};
+use reverb_service::{Connections, Progress, Replay, StoreLog, StoreStatus, StreamKind};
 use std::fmt::Result;
 use std::time::Duration;
 
@@ -30,6 +30,17 @@ const CHECKPOINT_TIME: Family = Family::seconds(
 const CHECKPOINT_DURATION: Family =
     Family::seconds("reverb_checkpoint_last_duration", "Time that the latest checkpoint took.");
 const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Size of the latest checkpoint's files.");
+const LOG: Family = Family::plain("reverb_log", "What a confirmed change survives.");
+const LOG_SIZE: Family = Family::bytes("reverb_log", "Size of the files of the log.");
+const LOG_SYNC_AGE: Family =
+    Family::seconds("reverb_log_sync_age", "Time since the last sync of the log; 0 if nothing was written since.");
+const LOG_SYNC_INTERVAL: Family =
+    Family::seconds("reverb_log_sync_interval", "Time after which the log is synced at the latest.");
+const LOG_FAILED: Family = Family::plain("reverb_log_failed", "1 if a failure has closed the log, otherwise 0.");
+const LOG_DISK_LOW: Family = Family::plain(
+    "reverb_log_disk_low",
+    "1 if the disk has too little free space for the log and a checkpoint, otherwise 0.",
+);
 
 /// Writes the metrics of a server.
 pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result {
@@ -69,9 +80,6 @@ fn write_calls(writer: &mut Writer<'_>, calls: &Calls) -> Result {
 fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus, interval: Option<Duration>) -> Result {
     let results = [([("result", "ok")], status.saves_ok), ([("result", "failed")], status.saves_failed)];
     writer.counters(&CHECKPOINTS, results.iter().map(|(labels, count)| (&labels[..], (*count).into())))?;
-    let gauge = |writer: &mut Writer<'_>, family: &Family, value: Option<Number>| {
-        writer.gauges(family, value.map(|value| (&[][..], value)).into_iter())
-    };
     gauge(writer, &CHECKPOINT_IN_PROGRESS, Some(u64::from(status.saving.is_some()).into()))?;
     gauge(writer, &CHECKPOINT_FAILED, Some(u64::from(status.last_error.is_some()).into()))?;
     gauge(writer, &CHECKPOINT_INTERVAL, interval.map(|interval| interval.as_secs_f64().into()))?;
@@ -79,5 +87,19 @@ fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus, interval: Op
     gauge(writer, &CHECKPOINT_TIME, Some(latest.map_or(0.0, |saved| seconds(saved.saved_at)).into()))?;
     let duration = latest.and_then(|saved| saved.duration);
     gauge(writer, &CHECKPOINT_DURATION, duration.map(|duration| duration.as_secs_f64().into()))?;
-    gauge(writer, &CHECKPOINT_SIZE, latest.map(|saved| saved.size_bytes.into()))
+    gauge(writer, &CHECKPOINT_SIZE, latest.map(|saved| saved.size_bytes.into()))?;
+    status.log.as_ref().map_or(Ok(()), |log| write_log(writer, log))
+}
+
+fn write_log(writer: &mut Writer<'_>, log: &StoreLog) -> Result {
+    writer.info(&LOG, &[("mode", log.mode)])?;
+    gauge(writer, &LOG_SIZE, Some(log.size_bytes.into()))?;
+    gauge(writer, &LOG_SYNC_AGE, Some(log.sync_age.as_secs_f64().into()))?;
+    gauge(writer, &LOG_SYNC_INTERVAL, Some(log.sync_interval.as_secs_f64().into()))?;
+    gauge(writer, &LOG_FAILED, Some(u64::from(log.failure.is_some()).into()))?;
+    gauge(writer, &LOG_DISK_LOW, Some(u64::from(log.is_low).into()))
+}
+
+fn gauge(writer: &mut Writer<'_>, family: &Family, value: Option<Number>) -> Result {
+    writer.gauges(family, value.map(|value| (&[][..], value)).into_iter())
 }

@@ -19,7 +19,7 @@ pub fn judge(state: &ServerState) -> Verdict {
     let mut verdict = verdict.unwrap_or_else(|| idle(state));
     for trouble in &state.troubles {
         verdict.line += &format!("; {trouble}");
-        verdict.level = verdict.level.max(Level::Warning);
+        verdict.level = verdict.level.max(trouble.level());
     }
     Verdict { troubles: state.troubles.clone(), of_tables, ..verdict }
 }

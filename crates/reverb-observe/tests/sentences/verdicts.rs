@@ -130,6 +130,9 @@ pub fn read(lines: &[&str]) -> ServerState {
                 state.left.push(client);
             }
             "trouble" if name == "save" => state.troubles.push(Trouble::SaveFailed(rest.into())),
+            "trouble" if name == "log" => state.troubles.push(Trouble::LogClosed(rest.into())),
+            "trouble" if name == "sync" => state.troubles.push(Trouble::LogLate(seconds(rest))),
+            "trouble" if name == "disk" => state.troubles.push(Trouble::DiskLow),
             "trouble" => {
                 let mut gib = rest.split(' ').map(|gib| (gib.parse::<f64>().unwrap() * f64::from(1 << 30)) as u64);
                 state.troubles.push(Trouble::Memory { used: gib.next().unwrap(), limit: gib.next().unwrap() });

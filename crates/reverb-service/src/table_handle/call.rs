@@ -1,8 +1,8 @@
 //! Calls: requests that enter a queue, and are served at once, or wait until they are served, expire or are dropped.
 
-use super::handle::{TableHandle, closed};
+use super::handle::{TableHandle, closed, outcome};
 use super::long_waits::LongWait;
-use super::requests::{Operation, Reply, Request, Work};
+use super::requests::{Reply, Request, Work};
 use super::state::TableState;
 use super::ticket_queue::Waiter;
 use crate::notice::Notice;
@@ -69,10 +69,11 @@ impl TableHandle {
             state.next_ticket += 1;
             let request = Request { ticket, work, waiter: None, waited: false, is_withdrawn: false };
             W::queue(&mut state.queues).push_back(request);
-            let (mut own, mut receiver) = (None::<W>, None);
+            let (mut own, mut receiver, mut failure) = (None::<W>, None, None);
             turn.serve(|state, ended| {
                 if own.is_none() {
                     own = ended.take_own::<W>(ticket);
+                    failure = ended.failure.clone();
                 }
                 if own.is_none() && receiver.is_some() {
                     // Another thread may have served it, and answers by the channel.
@@ -91,19 +92,15 @@ impl TableHandle {
             {
                 request.waited = true;
             }
-            Ok((own, ticket, receiver))
+            Ok((own, ticket, receiver, failure))
         });
         match submitted {
             Err(error) => Call::Done(Err(error)),
-            Ok((Some(work), ..)) => {
+            Ok((Some(work), _, _, failure)) => {
                 work.count(&peer.traffic, self.place());
-                // A draw confirms nothing.
-                match kept {
-                    Err(error) if W::OPERATION == Operation::Insert => Call::Done(Err(error)),
-                    _ => Call::Done(Ok(work.reply())),
-                }
+                Call::Done(outcome(work, failure.as_deref(), &kept))
             }
-            Ok((None, ticket, receiver)) => {
+            Ok((None, ticket, receiver, _)) => {
                 Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None })
             }
         }

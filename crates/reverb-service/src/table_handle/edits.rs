@@ -13,11 +13,15 @@ impl TableHandle {
     /// changed. Between steps of 16 384 deletes or updates, others may see a part of the changes.
     ///
     /// # Errors
-    /// [`Error::InvalidPriority`](reverb_core::Error::InvalidPriority) if a priority is not valid. Nothing is changed
-    /// then. That of [`Journal::commit`](super::Journal::commit).
+    /// [`Error::InvalidPriority`](reverb_core::Error::InvalidPriority) if a priority is not valid, and that of
+    /// [`Journal::check`](super::Journal::check) if there are deletes. Nothing is changed then. That of
+    /// [`Journal::commit`](super::Journal::commit).
     pub fn mutate(&self, updates: &[(u64, f64)], deletes: &[u64]) -> Result<u64> {
         let step = |updates: &[(u64, f64)], deletes: &[u64]| {
             let (changed, kept) = self.confirmed(|state, ended| {
+                if !deletes.is_empty() {
+                    state.check_journal()?;
+                }
                 // Also if they find nothing, since others may have deleted the items and not have committed this yet.
                 let own = if deletes.is_empty() { Confirmation::Written } else { Confirmation::Synced };
                 state.table.confirm(own);
@@ -32,6 +36,7 @@ impl TableHandle {
         for updates in updates.chunks(OPERATIONS_PER_LOCK) {
             self.with_table(|table| table.check_updates(updates))?;
         }
+        // The first step checks the journal, before anything is changed.
         let mut changed = 0;
         for deletes in deletes.chunks(OPERATIONS_PER_LOCK) {
             changed += step(&[], deletes)?;
@@ -47,13 +52,15 @@ impl TableHandle {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](reverb_core::Error::InvalidArgument) if an option is not valid; see
-    /// [`reverb_core::Table::configure`]. Nothing is changed then. [`Error::Cancelled`](reverb_core::Error::Cancelled) if
-    /// the server was stopped. That of [`Journal::commit`](super::Journal::commit).
+    /// [`reverb_core::Table::configure`]. [`Error::Cancelled`](reverb_core::Error::Cancelled) if the server was stopped. That
+    /// of [`Journal::check`](super::Journal::check). Nothing is changed then. That of
+    /// [`Journal::commit`](super::Journal::commit).
     pub fn configure(&self, changes: &TableChanges) -> Result<()> {
-        let (shrinking, kept) = self.confirmed(|state, _| {
+        let (shrinking, mut kept) = self.confirmed(|state, _| {
             if state.closed {
                 return Err(closed());
             }
+            state.check_journal()?;
             let tracked_before = state.table.tracks_draws();
             let shrinking = state.table.configure(changes)?;
             if state.table.tracks_draws() && !tracked_before {
@@ -66,15 +73,14 @@ impl TableHandle {
             Ok(shrinking)
         });
         let mut shrinking = shrinking?;
-        kept?;
         loop {
             let shrink = |state: &mut TableState, ended: &mut Ended| {
                 state.table.shrink(&mut shrinking, OPERATIONS_PER_LOCK, &mut ended.removed)
             };
-            let (has_more, kept) = self.confirmed(shrink);
-            kept?;
+            let (has_more, kept_now) = self.confirmed(shrink);
+            kept = kept.and(kept_now);
             if !has_more {
-                return Ok(());
+                return kept;
             }
         }
     }
@@ -82,9 +88,11 @@ impl TableHandle {
     /// Removes all items and sets the counters to zero. Waiting requests continue to wait.
     ///
     /// # Errors
-    /// That of [`Journal::commit`](super::Journal::commit).
+    /// That of [`Journal::check`](super::Journal::check). Nothing is changed then. That of
+    /// [`Journal::commit`](super::Journal::commit).
     pub fn reset(&self) -> Result<()> {
-        let (old, kept) = self.confirmed(|state, _| state.table.reset());
+        let (old, kept) = self.confirmed(|state, _| state.check_journal().map(|()| state.table.reset()));
+        let old = old?;
         let is_worth_a_notice = old.bytes() > WORTH_A_TRIM;
         tracing::info!(table = self.name(), "table `{}` was reset; {} items left it", self.name(), old.num_items());
         let counts = old.counts();
@@ -132,8 +140,9 @@ impl TableHandle {
         for request in samples.iter_mut().rev() {
             self.give_back(std::mem::take(&mut request.work.drawn));
         }
-        let ((), _kept) =
-            self.turn(|turn| turn.ended = Ended { inserts, samples, is_closed: true, ..Ended::default() });
+        let ((), _kept) = self.turn(|turn| {
+            turn.ended = Ended { inserts, samples, failure: Some(Box::new(closed())), ..Ended::default() }
+        });
     }
 
     /// Changes the table for maintenance, then serves the requests that can proceed.

@@ -1,6 +1,6 @@
 //! The handle of a table: its lock, and the turns in which it changes. All answers leave through [`TableHandle::turn`].
 
-use super::journal::Commit;
+use super::journal::{self, Commit};
 use super::long_waits::LongWaits;
 use super::requests::{Ended, GiveBack, OPERATIONS_PER_LOCK, Operation, Reply, Request, Work, give_back};
 use super::state::TableState;
@@ -208,7 +208,7 @@ impl TableHandle {
     /// The one door for answers. Called without the lock. The caller drops the data that left the table afterwards.
     #[inline(always)]
     fn finish(&self, ended: &mut Ended, commit: Commit) -> Result<()> {
-        let kept = commit.map_or(Ok(()), |(journal, confirmation)| journal.commit(confirmation));
+        let kept = commit.map_or(Ok(()), |(journal, confirmation)| journal::commit(&*journal, confirmation));
         // Mostly nobody waits.
         if !(ended.inserts.is_empty() && ended.samples.is_empty()) {
             self.answer_all(ended, &kept);
@@ -218,19 +218,15 @@ impl TableHandle {
 
     #[inline(never)]
     fn answer_all(&self, ended: &mut Ended, kept: &Result<()>) {
-        ended.inserts.drain(..).for_each(|request| self.answer(request, ended.is_closed, kept));
-        ended.samples.drain(..).for_each(|request| self.answer(request, ended.is_closed, kept));
+        let failure = ended.failure.as_deref();
+        ended.inserts.drain(..).for_each(|request| self.answer(request, failure, kept));
+        ended.samples.drain(..).for_each(|request| self.answer(request, failure, kept));
     }
 
-    fn answer<W: Work>(&self, request: Request<W>, is_closed: bool, kept: &Result<()>) {
+    fn answer<W: Work>(&self, request: Request<W>, failure: Option<&Error>, kept: &Result<()>) {
         self.count_ended(&request);
         let Some(waiter) = request.waiter else { return };
-        let answer = match kept {
-            _ if is_closed => Err(closed()),
-            // A draw confirms nothing.
-            Err(error) if W::OPERATION == Operation::Insert => Err(error.clone()),
-            _ => Ok(request.work.reply()),
-        };
+        let answer = outcome(request.work, failure, kept);
         if let Err(Ok(undelivered)) = waiter.reply.send(answer) {
             self.take_back(undelivered);
         }
@@ -301,6 +297,18 @@ impl Turn<'_> {
         let kept = MutexGuard::unlocked_fair(state, || handle.finish(&mut std::mem::take(ended), commit));
         state.servers -= 1;
         self.kept = std::mem::replace(&mut self.kept, Ok(())).and(kept);
+    }
+}
+
+/// What the caller of a request that has ended is told. `failure` is the reason if it is not complete, `kept` the result of
+/// the commit.
+#[inline]
+pub(super) fn outcome<W: Work>(work: W, failure: Option<&Error>, kept: &Result<()>) -> Result<W::Reply> {
+    match (kept, failure) {
+        // A draw confirms nothing.
+        (Err(error), _) if W::OPERATION == Operation::Insert => Err(error.clone()),
+        (_, Some(error)) if !work.is_done() => Err(error.clone()),
+        _ => Ok(work.reply()),
     }
 }
 

@@ -40,12 +40,16 @@ fn check(table: &Table, item: &NewItem, is_validated: bool) -> Result<()> {
 impl TableHandle {
     /// Inserts items of a peer one after another as the rate limiter allows. The items must have passed
     /// [`TableHandle::check_all`].
+    ///
+    /// The call fails with the error of [`Journal::check`](super::Journal::check) if the journal is closed when the call
+    /// begins, or when the turn of an item comes that has waited.
     pub fn insert<'a>(&self, items: Vec<NewItem>, by: impl Into<Inserter<'a>>) -> Call<()> {
         self.note_keys(items.iter().map(|item| item.key));
         let Inserter { peer, client } = by.into();
         let turn = InsertTurn { client, stream: None };
         let work = InsertWork { total: items.len(), items: items.into_iter(), by: None, turn, counter: 0 };
         self.submit(work, peer, |state, work| {
+            state.check_journal()?;
             work.counter = state.inserts_by_client.index_of(peer);
             Ok(())
         })
@@ -53,7 +57,8 @@ impl TableHandle {
 
     /// Inserts an item of a writer as the rate limiter allows, once it is checked.
     ///
-    /// The call fails with the errors of [`TableHandle::check_arrival`] unless `is_checked`.
+    /// The call fails with the errors of [`TableHandle::check_arrival`] unless `is_checked`, and as
+    /// [`TableHandle::insert`] while the journal is closed.
     pub(crate) fn insert_arrival(&self, arrival: Arrival, writer: &Writer, is_checked: bool) -> Call<()> {
         let Arrival { sequence, item, is_validated } = arrival;
         // Before the lock, because this may decode chunks.
@@ -63,6 +68,7 @@ impl TableHandle {
         let by = writer.ledger.clone().map(|ledger| (ledger, sequence));
         let work = InsertWork { items: vec![item].into_iter(), total: 1, by, turn: writer.turn, counter: 0 };
         self.submit(work, &writer.peer, |state, work| {
+            state.check_journal()?;
             work.counter = state.inserts_by_client.index_of(&writer.peer);
             if let [item] = work.items.as_slice() {
                 if !is_checked {
@@ -90,7 +96,8 @@ impl TableHandle {
         let ((), kept) = self.turn(|turn| {
             let state = &mut *turn.state;
             turn.ended.removed = removed;
-            if state.closed || !state.queues.inserts.is_empty() {
+            // What is refused has its error from `insert_arrival`.
+            if state.closed || !state.queues.inserts.is_empty() || state.check_journal().is_err() {
                 return;
             }
             let (now, gate) = (now_nanos(), state.gate());
@@ -123,10 +130,14 @@ impl TableHandle {
     /// Checks that the table accepts an item of a writer.
     ///
     /// # Errors
-    /// Those of [`reverb_core::Trajectory::check_size`] and [`Table::check_item`].
+    /// Those of [`reverb_core::Trajectory::check_size`], [`Table::check_item`] and
+    /// [`Journal::check`](super::Journal::check).
     pub(crate) fn check_arrival(&self, arrival: &Arrival) -> Result<()> {
         self.check_size(&arrival.item)?;
-        self.with_table(|table| check(table, &arrival.item, arrival.is_validated))
+        self.upkeep(|state| {
+            state.check_journal()?;
+            check(&state.table, &arrival.item, arrival.is_validated)
+        })
     }
 
     /// Checks that an item does not refer to too much. That decodes the strings of a large one, beside others.
@@ -138,7 +149,8 @@ impl TableHandle {
     /// Checks that the table accepts all items.
     ///
     /// # Errors
-    /// The index of the first refused item, and the error of [`Trajectory::check_size`] or [`Table::check_item`].
+    /// The index of the first refused item, and the error of [`Trajectory::check_size`], [`Table::check_item`] or
+    /// [`Journal::check`](super::Journal::check).
     ///
     /// [`Trajectory::check_size`]: reverb_core::Trajectory::check_size
     pub fn check_all(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
@@ -147,8 +159,11 @@ impl TableHandle {
             self.check_size(item).map_err(|error| (index, error))?;
         }
         for (step, items) in items.chunks(OPERATIONS_PER_LOCK).enumerate() {
-            self.with_table(|table| table.check_items(items))
-                .map_err(|(index, error)| (step * OPERATIONS_PER_LOCK + index, error))?;
+            let checked = self.upkeep(|state| {
+                state.check_journal().map_err(|error| (0, error))?;
+                state.table.check_items(items)
+            });
+            checked.map_err(|(index, error)| (step * OPERATIONS_PER_LOCK + index, error))?;
         }
         Ok(())
     }

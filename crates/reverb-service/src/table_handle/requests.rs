@@ -147,6 +147,8 @@ pub trait Work: Default + Send {
     }
     /// Adds the items that the request has inserted into a table, or drawn from it, to the counts of its peer.
     fn count(&self, traffic: &Traffic, table: Place);
+    /// Whether the request is complete.
+    fn is_done(&self) -> bool;
     /// Returns the result of a request that is complete.
     fn reply(self) -> Self::Reply;
     /// Returns the result of a request whose deadline passes before it is complete.
@@ -185,6 +187,11 @@ impl Work for InsertWork {
     #[inline]
     fn count(&self, traffic: &Traffic, table: Place) {
         traffic.count_inserts(self.total - self.items.len(), table);
+    }
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        self.items.as_slice().is_empty()
     }
 
     fn reply(self) {}
@@ -230,6 +237,11 @@ impl Work for SampleWork {
     #[inline]
     fn count(&self, traffic: &Traffic, table: Place) {
         traffic.count_samples(self.drawn.len(), table);
+    }
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        !self.drawn.is_empty()
     }
 
     fn reply(self) -> Vec<Drawn> {
@@ -319,8 +331,8 @@ pub struct Ended {
     pub inserts: Vec<Request<InsertWork>>,
     pub samples: Vec<Request<SampleWork>>,
     pub removed: Vec<Trajectory>,
-    /// Whether the requests have failed because the table was closed.
-    pub is_closed: bool,
+    /// Why requests have ended that are not complete.
+    pub failure: Option<Box<Error>>,
 }
 
 impl Ended {

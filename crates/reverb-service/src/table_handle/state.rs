@@ -94,6 +94,18 @@ impl TableState {
         (confirmation > Confirmation::Nothing).then(|| (journal.clone(), confirmation))
     }
 
+    /// Checks that a change which has to be confirmed can be. The end of the table has an error of its own.
+    ///
+    /// # Errors
+    /// Those of [`Journal::check`].
+    #[inline]
+    pub fn check_journal(&self) -> Result<()> {
+        match &self.journal {
+            Some(journal) if !self.closed => journal.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// What the table of this shard, if it is of one, knows of the counts of all shards of its cluster.
     pub fn tally(&mut self, shard: Option<u32>) -> Tally {
         match (&mut self.room, shard) {
@@ -210,7 +222,13 @@ impl TableState {
             ended.removed.reserve(next.len());
         }
         let by = work.by.as_ref().map(|(ledger, sequence)| (&**ledger, *sequence));
-        if gate.is_open(&self.table) {
+        let is_open = gate.is_open(&self.table);
+        // One that is still in its call was checked a moment ago.
+        let refusal = match &self.journal {
+            Some(journal) if is_open && head.waiter.is_some() => journal.check().err().map(Box::new),
+            _ => None,
+        };
+        if is_open && refusal.is_none() {
             let mut room = at_most;
             // Not with `next`: its `Option` makes the compiler copy an item in pieces, and each read of a field that lies
             // in two of them waits for both.
@@ -222,15 +240,19 @@ impl TableState {
         }
         let (left, ticket, turn) = (work.items.len(), head.ticket, work.turn);
         self.inserts_by_client.add(work.counter, before - left);
-        if left == 0 {
+        let has_ended = left == 0 || refusal.is_some();
+        if refusal.is_some() {
+            ended.failure = refusal;
+        }
+        if has_ended {
             turns.leave(turn, ticket);
             ended.inserts.extend(inserts.remove(ticket));
         }
-        // Also an insert that is done passes the turn, because its client may have others.
-        if left == 0 || takes_turns && left < before {
+        // Also an insert that has ended passes the turn, because its client may have others.
+        if has_ended || takes_turns && left < before {
             turns.pass_from(turn);
         }
-        left == 0 || left < before
+        has_ended || left < before
     }
 
     fn step_sample(&mut self, now: u64, ended: &mut Ended) -> bool {

@@ -2,8 +2,10 @@
 //! have executables of their own, beside this folder.
 
 mod bench_tables;
+mod closed_journal;
 #[path = "../common/mod.rs"]
 mod common;
+mod group_commit;
 mod held_races;
 mod item_size;
 mod journal;

@@ -185,6 +185,8 @@ struct Committed {
     confirmations: Vec<Confirmation>,
     /// The error of all commits.
     error: Option<Error>,
+    /// The error of all checks.
+    refusal: Option<Error>,
 }
 
 impl Recorder {
@@ -223,6 +225,11 @@ impl Recorder {
     pub fn fail(&self, error: &Error) {
         self.committed.lock().unwrap().error = Some(error.clone());
     }
+
+    /// Lets all checks fail from now on, or none.
+    pub fn refuse(&self, error: Option<&Error>) {
+        self.committed.lock().unwrap().refusal = error.cloned();
+    }
 }
 
 impl Debug for Recorder {
@@ -233,7 +240,7 @@ impl Debug for Recorder {
 
 impl Journal for Recorder {
     fn check(&self) -> Result<()> {
-        Ok(())
+        self.committed.lock().unwrap().refusal.clone().map_or(Ok(()), Err)
     }
 
     fn commit(&self, confirmation: Confirmation) -> Result<()> {
