@@ -73,7 +73,12 @@ pub struct Chunk {
     pub(crate) owner: AtomicU32,
     /// Number of cells that items of the owner use, counted once for each item. A cell is a row of a column.
     pub(crate) used_cells: AtomicU64,
+    /// See [`Chunk::log_place`].
+    log_place: AtomicU64,
 }
+
+// With its counts, a chunk fits the size class of 120 bytes of glibc, and two cache lines.
+const _: () = assert!(COUNTS_BYTES + size_of::<Chunk>() <= 120);
 
 impl Chunk {
     /// Creates a chunk from its layout and bytes. Encoded bytes are decoded once here, so that a chunk which does not
@@ -138,7 +143,8 @@ impl Chunk {
         // A chunk has at least one row and less than 4 GiB.
         let bytes_per_row = (data.size_bytes(&layout) / layout.rows.max(1) as usize) as u32;
         let (owner, used_cells) = (AtomicU32::new(0), AtomicU64::new(0));
-        Self { key, episodes, steps, layout, data, bytes_per_row, owner, used_cells }
+        let log_place = AtomicU64::new(0);
+        Self { key, episodes, steps, layout, data, bytes_per_row, owner, used_cells, log_place }
     }
 
     /// Returns the same chunk with its bytes encoded. The bytes stay as they are if encoding would save less than a
@@ -202,6 +208,18 @@ impl Chunk {
     #[inline]
     pub(crate) fn is_readable(&self, rows: u32) -> bool {
         self.layout.encoding().is_none() && (rows == 1 || !self.layout.is_interleaved())
+    }
+
+    /// Where a log has the chunk. What the number means is known to the log that has set it; 0 if none has.
+    #[inline]
+    pub fn log_place(&self) -> u64 {
+        self.log_place.load(Relaxed)
+    }
+
+    /// Sets [`Chunk::log_place`]. Of several logs, the last one wins, so each must know its own numbers.
+    #[inline]
+    pub fn set_log_place(&self, place: u64) {
+        self.log_place.store(place, Relaxed);
     }
 
     /// Whether the data is compressed.
