@@ -118,9 +118,11 @@ fn data_that_cannot_decode_to_its_size_is_refused_before_it_is_decoded() {
         encoder.put_effects(&mut payload, 0, &[put(1, &chunk)]).unwrap();
         let frame = payload.to_vec();
         assert!(chunk.is_compressed() && shown(frame.clone()).is_ok(), "nothing can be compressed better");
-        let layout = frame.windows(3).position(|bytes| bytes == [1, codec as u8, 1]).expect("rows, codec, columns");
+        // Behind the number of rows: the codec, and one column.
+        let rest = [codec as u8, 1, DType::UInt8 as u8];
+        let rows = frame.windows(3).position(|bytes| bytes == rest).expect("it has a layout") - 1;
         let mut damaged = frame;
-        damaged.splice(layout..layout + 1, [0xff, 0x07]);
+        damaged.splice(rows..=rows, [0xff, 0x07]);
         let error = shown(damaged).unwrap_err();
         let expected = format!("bytes of {} data cannot decode to {} bytes", codec.name(), 1023_usize << 22);
         assert!(error.contains(&expected), "{error}");
