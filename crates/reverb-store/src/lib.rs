@@ -1,4 +1,4 @@
-//! Stores of the tables of a service: checkpoints, logs of what changes between them, and the disk below both.
+//! Stores of the tables of a service: checkpoints, logs of what changes between them and the bytes of these changes, and the disk below both.
 
 pub mod checkpoint;
 pub mod disk;

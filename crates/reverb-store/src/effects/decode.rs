@@ -10,7 +10,7 @@ use super::format::{
 use super::input::Input;
 use bytes::Bytes;
 use reverb_core::{
-    Counters, Effect, ItemView, RateLimiterConfig, RemovalReason, Result, Slice, TableChanges, Trajectory,
+    Counters, Effect, Error, ItemView, RateLimiterConfig, RemovalReason, Result, Slice, TableChanges, Trajectory,
     TrajectoryColumn, WriterId,
 };
 use reverb_service::write_ledger::LedgerState;
@@ -73,7 +73,7 @@ impl EffectDecoder {
     /// Decodes a frame and calls `visit` with what it holds, in order. After an error the decoder is of no use.
     ///
     /// # Errors
-    /// [`DataLoss`](reverb_core::Error::DataLoss) if the frame is damaged or a later version has written it; errors of
+    /// [`Error::DataLoss`] if the frame is damaged or a later version has written it; errors of
     /// `visit`.
     pub fn decode(&mut self, frame: Bytes, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
         let mut input = Input::new(&frame);
@@ -161,6 +161,7 @@ impl EffectDecoder {
         } else {
             Trajectory::columns(self.read_columns(input)?)
         };
+        let trajectory = trajectory.and_then(check_size);
         let trajectory = trajectory.map_err(|error| input.damaged(format_args!("item {key}: {error}")))?;
         Ok(ItemView { key, priority, times_sampled, inserted_at, trajectory })
     }
@@ -179,6 +180,16 @@ impl EffectDecoder {
             Ok(Slice { chunk, column, offset, length })
         });
         Ok(TrajectoryColumn { slices: slices.collect::<Result<_>>()?, squeeze: twice & 1 == 1 })
+    }
+}
+
+fn check_size(trajectory: Trajectory) -> Result<Trajectory> {
+    match trajectory.check_size("") {
+        Ok(()) => Ok(trajectory),
+        Err(Error::ItemTooLarge { size_bytes, max_bytes, .. }) => {
+            Err(Error::DataLoss(format!("it refers to {size_bytes} bytes, more than the maximum of {max_bytes}")))
+        }
+        Err(error) => Err(error),
     }
 }
 

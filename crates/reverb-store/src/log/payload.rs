@@ -38,6 +38,11 @@ impl Payload {
         self.own.is_empty() && self.pieces.is_empty()
     }
 
+    /// Returns a copy of all bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.slices().collect::<Vec<_>>().concat()
+    }
+
     /// Removes all bytes.
     pub(super) fn clear(&mut self) {
         self.own.clear();

@@ -5,12 +5,18 @@
 //! seconds, with a new random seed each time (`make fuzz`). A failing input is stored in the folder of its target in
 //! `tests/data/fuzz`, and every later run uses it.
 
+#[path = "../effects/content.rs"]
+mod content;
 mod engine;
+mod frames;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../common/memory.rs"]
 mod memory;
 mod memory_disk;
 mod targets;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../effects/world.rs"]
+mod world;
 
 use engine::{Target, fuzz};
 use std::sync::Mutex;
@@ -47,5 +53,6 @@ targets!(
     file_of_chunks,
     sidecar,
     segment,
-    sealed_segment
+    sealed_segment,
+    frame
 );

@@ -1,5 +1,6 @@
 //! The fuzz targets, and their seeds.
 
+use crate::frames;
 use crate::memory_disk::MemoryDisk;
 use reverb_core::{EpisodeIds, Error, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder};
@@ -124,6 +125,11 @@ pub fn sealed_segment(input: &[u8]) -> String {
         }
     }
     segment(&input)
+}
+
+/// Decodes a frame of effects.
+pub fn frame(input: &[u8]) -> String {
+    words(frames::check(input))
 }
 
 /// Writes the checksum of a range to a place, if both are there.
@@ -301,6 +307,10 @@ pub mod seeds {
 
     pub fn sealed_segment() -> Vec<Vec<u8>> {
         segment()
+    }
+
+    pub fn frame() -> Vec<Vec<u8>> {
+        crate::frames::seeds()
     }
 
     pub fn sidecar() -> Vec<Vec<u8>> {
