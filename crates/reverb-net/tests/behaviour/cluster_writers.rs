@@ -345,6 +345,23 @@ async fn a_server_of_another_cluster_at_the_address_of_a_lost_shard_does_not_hid
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn items_of_a_new_table_go_on_where_a_server_of_another_cluster_has_the_address_of_a_lost_shard() {
+    let of = |id| TestShard::with(id, uniform("table"), vec![uniform("more")], None);
+    let mut shards = vec![of(3), of(7)];
+    let mut writer = WriterOf::new(&shards, Raise).start().await;
+    let place = owner(&shards, writer.write(1));
+    writer.flush().await.unwrap();
+    end(&mut shards[1 - place], End::Returns);
+    eventually("the writer has lost it", || writer.road_name().contains("1 of 2")).await;
+    let (_server, _stranger) = start_stranger(&shards[1 - place]);
+    writer.client.try_shards().await;
+    eventually("the writer has reached the stranger", || writer.road_name().contains("(2 servers)")).await;
+    let mut steps = writer.other_steps();
+    writer.write_to("more", &mut steps, 2);
+    writer.flush().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_waits_for_its_shard_keeps_its_items_and_their_keys() {
     for goodbye in [End::Returns, End::ForGood] {
         let mut shards = full(&[3, 7]);
