@@ -1,15 +1,17 @@
 //! Writers of a cluster: which shard gets an episode, what the keys of its items are, and what becomes of the items of a
 //! shard that is lost.
 
+use crate::common::cluster::shard_of;
 use crate::common::cluster_writer::{ClusterWriter, QUICK, WriterOf};
 use crate::common::test_shard::{TestShard, slots};
 use crate::common::{Receive, draw, eventually, int64s, queue, uniform};
 use reverb_core::Error;
 use reverb_net::client::Client;
 use reverb_net::client::writer::{SessionOptions, unconfirmed};
-use reverb_net::server::End;
+use reverb_net::server::{End, Server};
 use reverb_net::transport::cluster::OnShardLoss::{Continue, Raise, Wait};
 use reverb_net::transport::cluster::Placement;
+use reverb_service::TableHandle;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -314,6 +316,49 @@ async fn a_writer_whose_losses_raise_names_the_shard_and_goes_on_elsewhere() {
         assert_eq!(items(&shards[1 - lost]), [3]);
         assert_own_keys(&shards);
     }
+}
+
+/// Starts a server of another cluster at the address of a lost shard, as the same shard of that one.
+fn start_stranger(lost: &TestShard) -> (Server, TableHandle) {
+    let table = queue("table", 1000);
+    (shard_of("other", lost.id, &table, Some(lost.server.port())), table)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_another_cluster_at_the_address_of_a_lost_shard_does_not_hide_the_others() {
+    for policy in [Continue, Raise] {
+        let mut shards = full(&[3, 7]);
+        let (mut writer, lost) = with_waiting_item(&shards, WriterOf::new(&shards, policy).patient(QUICK)).await;
+        end(&mut shards[lost], End::Returns);
+        eventually("the writer has lost it", || writer.road_name().contains("1 of 2")).await;
+        let (_server, stranger) = start_stranger(&shards[lost]);
+        eventually("the writer has reached the stranger", || writer.road_name().contains("(2 servers)")).await;
+        assert_eq!(writer.flush().await.is_err(), policy == Raise);
+        if policy == Raise {
+            assert_eq!(owner(&shards, writer.write(3)), 1 - lost);
+            writer.flush().await.unwrap();
+        }
+        assert_eq!(items(&shards[1 - lost]), [if policy == Raise { 3 } else { 2 }]);
+        assert_eq!(stranger.with_table(|table| table.keys().count()), 0);
+        assert_own_keys(&shards);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_of_a_new_table_go_on_where_a_server_of_another_cluster_has_the_address_of_a_lost_shard() {
+    let of = |id| TestShard::with(id, uniform("table"), vec![uniform("more")], None);
+    let mut shards = vec![of(3), of(7)];
+    let mut writer = WriterOf::new(&shards, Raise).start().await;
+    let place = owner(&shards, writer.write(1));
+    writer.flush().await.unwrap();
+    end(&mut shards[1 - place], End::Returns);
+    eventually("the writer has lost it", || writer.road_name().contains("1 of 2")).await;
+    let (_server, _stranger) = start_stranger(&shards[1 - place]);
+    writer.client.try_shards().await;
+    eventually("the writer has reached the stranger", || writer.road_name().contains("(2 servers)")).await;
+    let mut steps = writer.other_steps();
+    writer.write_to("more", &mut steps, 2);
+    writer.flush().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use reverb_core::{Error, Race};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a client was told of its cluster, and what it has learnt.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub struct Cluster {
     pub options: ClusterOptions,
     /// The limiters that the shards keep together.
     pub rooms: Rooms,
+    /// A shard of the cluster, with its address: the first that was seen while all servers agreed on the cluster.
+    pub first: OnceLock<(Arc<str>, Shard)>,
     known: Mutex<Known>,
 }
 
@@ -70,7 +72,7 @@ struct Known {
 impl Cluster {
     /// Makes what is known before the first round.
     pub fn new(options: ClusterOptions) -> Self {
-        Self { options, rooms: Rooms::default(), known: Mutex::default() }
+        Self { options, rooms: Rooms::default(), first: OnceLock::new(), known: Mutex::default() }
     }
 
     /// Returns the counts so far.

@@ -30,4 +30,4 @@ pub use listed::{ListedShard, listed};
 pub use parts::Parts;
 pub use room::RoomUse;
 pub use sample::{begin_sample, sample};
-pub use sorted::{check_shards, present};
+pub use sorted::{check_shards, own, present};

@@ -42,6 +42,17 @@ pub fn present(cluster: &Cluster, found: PeerRoads) -> Result<Vec<(Arc<str>, Roa
     Ok(present.into_iter().map(|member| (member.peer, member.road)).collect())
 }
 
+/// As [`present`], for a client that has reached its cluster before: a server that is no shard of it is left out. It may
+/// have got the address of a lost shard, and must not hide the others.
+pub fn own(cluster: &Cluster, mut found: PeerRoads) -> Vec<Road> {
+    for (peer, road) in &mut found {
+        if let Err(error) = road.as_ref().map_or(Ok(()), |road| check(peer, road, cluster.first.get()).map(drop)) {
+            *road = Err(error);
+        }
+    }
+    present(cluster, found).unwrap_or_default().into_iter().map(|(_, road)| road).collect()
+}
+
 /// Tells the shards that take part from those that are missing. Of two servers that are the same shard, the one that was
 /// seen first is older, and is neither.
 ///
@@ -69,6 +80,9 @@ pub fn sorted(cluster: &Cluster, found: PeerRoads) -> Result<Members> {
             Some((_, other)) => refuse(cluster, &member, &other.peer),
         }
         first.get_or_insert((peer, shard));
+    }
+    if let Some(first) = first {
+        cluster.first.get_or_init(|| first);
     }
     let (silent, present): (Vec<_>, Vec<_>) =
         seen.into_iter().map(|(_, member)| member).partition(|member| cluster.is_silent(&member.peer));

@@ -5,7 +5,7 @@ use super::members::{Members, Wanted};
 use super::owners::Owners;
 use super::placer::Placer;
 use super::told;
-use crate::client::cluster::{Cluster, RoomUse, check_shards, present};
+use crate::client::cluster::{Cluster, RoomUse, check_shards, own, present};
 use crate::client::connect::{CONNECT_TIME, LEAST_ATTEMPT_TIME, attempt, unreached};
 use crate::client::pending_draw::Sampled;
 use crate::client::road::{PeerRoads, Road};
@@ -237,7 +237,7 @@ impl Servers {
     fn present(&self) -> Vec<Road> {
         let Some(cluster) = &self.cluster else { return Vec::new() };
         let all = self.members.lock().now();
-        present(cluster, all).unwrap_or_default().into_iter().map(|(_, road)| road).collect()
+        own(cluster, all)
     }
 
     /// Whether a text was not told recently. The caller then tells it.

@@ -278,7 +278,7 @@ impl ShardStreams {
             let deadline = Instant::now() + CONNECT_TIME;
             let joined = async {
                 let servers = self.client.cluster().ok_or_else(|| self.unreached())?;
-                let road = self.client.road(Turn::Write, None, Some(deadline)).await?;
+                let road = servers.emptier(None).ok_or_else(|| self.unreached())?;
                 self.take_part(&servers, &road, deadline).await
             };
             let is_joined = joined.await.is_ok();
