@@ -255,6 +255,10 @@ impl Journal for LogJournal {
         self.log.read().failure().map_or(Ok(()), Err)
     }
 
+    fn waits_for_disk(&self) -> bool {
+        self.durability.mode == Mode::Power
+    }
+
     fn commit(&self, confirmation: Confirmation) -> Result<()> {
         let log = self.log();
         let kept = match confirmation {
