@@ -96,6 +96,7 @@ fn errors_say_what_was_expected() {
         (shown(vec![4, 0]).unwrap_err(), "before byte 1: expected the beginning of an epoch, got 4"),
         (effect(&[4, 1]), "the epoch has begun with 1 tables, and table 1 has effects"),
         (effect(&[16]), "expected a table before its effects"),
+        (effect(&[&[4, 0][..], &begin, &[23]].concat()), "expected a table before its effects"),
         (effect(&[4, 0, 26, 1]), "expected a writer before the number of its item"),
         (effect(&[4, 0, 19, 1, 2]), "expected the key of an item in the next 8 bytes, but only 2 follow"),
         (
