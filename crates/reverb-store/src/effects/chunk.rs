@@ -101,6 +101,7 @@ impl LoggedChunks {
         self.memory_bytes += CHUNK_BYTES + data_bytes as u64;
         let number = self.count;
         self.count += 1;
+        debug_assert_eq!(number >> NUMBER_BITS, 0);
         chunk.set_log_place(self.window << NUMBER_BITS | number);
         Ok(number)
     }
