@@ -3,9 +3,9 @@
     python benchmarks/durability.py --out benchmarks/results/DATE-durability.json
 
 Three servers in processes of their own have the same tables: one is not durable, one has `durability="process"`, and
-one has `"power"`. The callers of all take turns in rounds. A row has the medians of the rounds and the ratios to the server
-that is not durable in the same round; a row with a limit holds or not. The disk's own times are measured in the same
-rounds: a write of 4 KiB with fdatasync, and 64 MiB in pieces of 400 kB with one sync at the end.
+one has `"power"`. The callers of all take turns in rounds. A row has the medians of the rounds and the ratios to the
+server that is not durable in the same round; a row with a limit holds or not. The disk's own times are measured in the
+same rounds: a write of 4 KiB with fdatasync, and 64 MiB in pieces of 400 kB with one sync at the end.
 
 `restart` fills a table, kills the server, and starts it from its log; then it saves, and starts it from the checkpoint.
 """
