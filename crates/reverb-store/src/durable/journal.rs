@@ -178,6 +178,11 @@ impl LogJournal {
         }
     }
 
+    /// Whether a failure has closed the log.
+    pub fn is_closed(&self) -> bool {
+        self.log().failure().is_some()
+    }
+
     /// Whether a checkpoint should be saved: the log is closed, or it has grown.
     pub fn wants_save(&self) -> bool {
         let Some(status) = self.log().status() else { return false };
