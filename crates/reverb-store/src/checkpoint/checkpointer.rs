@@ -12,7 +12,7 @@ use crate::log::Position;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result, Table, TableConfig, TableSnapshot};
 use reverb_service::write_ledger::Ledgers;
-use reverb_service::{Store, StoreStatus, TableHandle, snapshot_all};
+use reverb_service::{Store, StoreLog, StoreStatus, TableHandle, snapshot_all};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -377,9 +377,12 @@ impl Store for Checkpointer {
         failed_at.is_none_or(|at| at.elapsed() >= pause) && (after_start || journal.wants_save())
     }
 
+    fn log(&self) -> Option<StoreLog> {
+        self.journal.get()?.status()
+    }
+
     fn status(&self) -> StoreStatus {
-        let log = self.journal.get().and_then(|journal| journal.status());
-        StoreStatus { log, ..self.board.status(&*self.disk, &self.options.root) }
+        StoreStatus { log: self.log(), ..self.board.status(&*self.disk, &self.options.root) }
     }
 
     fn close(&self) -> Result<()> {
