@@ -62,10 +62,12 @@ impl WriteQueue {
     /// Inserts items into one table, or queues them. Appends those that are done to `done`.
     pub fn push_all(&mut self, table: &TableHandle, items: Vec<Arrival>, done: &mut Done) {
         let mut items = items.into_iter();
-        if self.queue(table).waiting.is_empty() {
-            // One lock for all items that need not wait.
+        let mut go_on = self.queue(table).waiting.is_empty();
+        while go_on && !items.as_slice().is_empty() {
+            // One lock and one commit for many items that need not wait.
             let before = done.len();
             let kept = table.insert_at_once(&mut items, &self.writer, |sequence| done.push((sequence, Ok(()))));
+            go_on = done.len() > before;
             if let Err(error) = kept {
                 done[before..].iter_mut().for_each(|(_, result)| *result = Err(error.clone()));
             }

@@ -34,8 +34,8 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Maximum number of gaps in the sequence numbers of the items that a writer has inserted. A writer leaves gaps only for
 /// items that wait.
 const MAX_GAPS: usize = 16_384;
-/// Number of items of a message after which others are served. Messages may come without a pause, tokio would take 128 of
-/// them first, and each item waits for the lock of its table.
+/// Number of items of a message that are decoded before others are served. Messages may come without a pause, and tokio
+/// would take 128 of them first.
 const ITEMS_BEFORE_OTHERS: usize = 64;
 /// Time after which the writer is told why its items wait, once for each wait. The writer puts the reason into its own
 /// error texts.
@@ -124,6 +124,13 @@ struct WriteStreamTask {
     told_tables: Vec<TableHandle>,
     /// Time after which an empty message is sent while items wait.
     beat_after: Duration,
+}
+
+/// Consecutive items of a message for one table, with their messages. They share a lock and a commit.
+#[derive(Default)]
+struct Run<'a> {
+    table: Option<TableHandle>,
+    items: Vec<(Arrival, &'a WriteItem)>,
 }
 
 impl WriteStreamTask {
@@ -239,6 +246,7 @@ impl WriteStreamTask {
             // The stream before may have ended while they were being committed, or because they could not be.
             self.replay.commit()?;
         }
+        let mut run = Run::default();
         for (index, (sequence, item)) in (request.first_sequence..).zip(&request.items).enumerate() {
             if index % ITEMS_BEFORE_OTHERS == ITEMS_BEFORE_OTHERS - 1 {
                 yield_now().await;
@@ -247,32 +255,54 @@ impl WriteStreamTask {
                 return Err(Error::invalid(format!("item {sequence} was sent again while it waits")));
             } else if inserted.binary_search(&sequence).is_ok() {
                 done.push((sequence, Ok(())));
-            } else if let Err(error) = self.push(sequence, item, done) {
-                done.push((sequence, Err(error)));
+                continue;
+            }
+            match self.arrival(sequence, item) {
+                Ok((table, arrival)) => {
+                    if run.table.as_ref().is_some_and(|other| other.name() != table.name()) {
+                        self.push(std::mem::take(&mut run), done);
+                    }
+                    run.table = Some(table);
+                    run.items.push((arrival, item));
+                }
+                Err(error) => done.push((sequence, Err(error))),
             }
         }
+        self.push(run, done);
         let released = request.release.iter().filter_map(|key| self.known.remove(key));
         released.for_each(|chunk| self.held.release(&chunk));
         Ok(())
     }
 
-    /// Inserts an item, or queues it. Fails if its message is not valid.
-    fn push(&mut self, sequence: u64, message: &WriteItem, done: &mut Done) -> Result<()> {
+    /// Returns an item, and its table. Fails if its message is not valid.
+    fn arrival(&mut self, sequence: u64, message: &WriteItem) -> Result<(TableHandle, Arrival)> {
         let table = self.replay.table(&message.table)?;
         if self.replay.shard().is_some() && !self.told_tables.iter().any(|told| told.name() == message.table) {
             self.told_tables.push(table.clone());
         }
         let item = write_item_from_wire(message, &self.known)?;
-        let waited = self.queue.num_waiting();
-        self.queue.push(table, Arrival { sequence, item, is_validated: !message.not_validated }, done);
-        if self.queue.num_waiting() > waited {
+        Ok((table.clone(), Arrival { sequence, item, is_validated: !message.not_validated }))
+    }
+
+    /// Inserts items, or queues them.
+    fn push(&mut self, Run { table, items }: Run<'_>, done: &mut Done) {
+        let Some(table) = table else { return };
+        let messages: Vec<_> = items.iter().map(|(arrival, message)| (arrival.sequence, *message)).collect();
+        let arrivals = items.into_iter().map(|(arrival, _)| arrival).collect();
+        let before = done.len();
+        self.queue.push_all(&table, arrivals, done);
+        // Results come in the order of the items. The others wait.
+        let mut results = done[before..].iter().map(|(sequence, _)| *sequence).peekable();
+        for (sequence, message) in messages {
+            if results.next_if_eq(&sequence).is_some() {
+                continue;
+            }
             let columns = message.trajectory.iter().flat_map(|trajectory| &trajectory.columns);
             let named = columns.flat_map(|column| &column.slices).map(|slice| slice.chunk_key);
             let of_rows = message.trajectory.is_none().then_some(message.chunk_key);
             let chunks = named.chain(of_rows).filter_map(|key| self.known.get(&key)).cloned().collect();
             self.held.begin_wait(sequence, message.key, chunks, write_item_bytes(message));
         }
-        Ok(())
     }
 
     /// Makes the message that reports the results of items.
