@@ -14,7 +14,6 @@ and samples do not come back whose receipts were confirmed.
 import argparse
 import collections
 import contextlib
-import itertools
 import json
 import logging
 import pathlib
@@ -165,17 +164,16 @@ class Round:
 def run(mode, kills, seed=None):
     """Kills servers of a mode so often. Returns the counts of what the clients did. Fails if something is wrong."""
     counts = collections.Counter()
-    for number in itertools.count():
-        of_this_round = min(KILLS_A_ROUND, kills - number * KILLS_A_ROUND)
-        if of_this_round <= 0:
-            return dict(counts)
-        with tempfile.TemporaryDirectory() as folder:
-            with contextlib.closing(Round(folder, mode, None if seed is None else f"{seed} {number}")) as killing:
-                for _ in range(of_this_round):
-                    killing.kill()
-                counts.update(killing.finish())
-        counts["kills"] += of_this_round
+    for number in range(-(-kills // KILLS_A_ROUND)):
+        own_seed = None if seed is None else f"{seed} {number}"
+        folder = tempfile.TemporaryDirectory()
+        with folder, contextlib.closing(Round(folder.name, mode, own_seed)) as killing:
+            for _ in range(min(KILLS_A_ROUND, kills - counts["kills"])):
+                killing.kill()
+                counts["kills"] += 1
+            counts.update(killing.finish())
         print(f"{mode}: {counts['kills']} of {kills} kills", flush=True)
+    return dict(counts)
 
 
 def main():

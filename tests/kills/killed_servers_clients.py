@@ -163,7 +163,7 @@ class Reader(Worker):
       settled: How often each value was delivered with a receipt that is in the log.
     """
 
-    TABLE, TIMES = "queue", 1
+    table, times = "queue", 1
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -174,13 +174,13 @@ class Reader(Worker):
     def step(self):
         server = self.servers.number
         try:
-            batch = self.client.sample_batch(self.TABLE, self.random.randrange(1, 5), timeout=0.05)
+            batch = self.client.sample_batch(self.table, self.random.randrange(1, 5), timeout=0.05)
         except errors.DeadlineExceededError:
             return
         values = np.ravel(batch.data[0]).tolist()
         self.delivered.update(values)
         for value in values:
-            assert self.settled[value] < self.TIMES, f"{value} came back"
+            assert self.settled[value] < self.times, f"{value} came back"
         # Receipts of a server that was killed meanwhile may be lost.
         self._unsettled = [one for one in self._unsettled if one[0] == server] + [(server, values)]
         if self.random.random() < 0.2:
@@ -188,13 +188,13 @@ class Reader(Worker):
 
     def _settle(self, server):
         """Waits until the server has all receipts, and for a confirmation after them."""
-        while self.client.server_info()[self.TABLE].undelivered_samples > 0:
+        while self.client.server_info()[self.table].undelivered_samples > 0:
             if self.servers.number != server:
                 return
             time.sleep(0.005)
         filler = next(self.values)
         self.fillers.add(filler)
-        self.client.insert([np.int64(filler)], {self.TABLE: 1.0})
+        self.client.insert([np.int64(filler)], {self.table: 1.0})
         if self.servers.number == server:
             for _, values in self._unsettled:
                 self.settled.update(values)
@@ -204,19 +204,19 @@ class Reader(Worker):
         return collections.Counter(self.settled)
 
     def check(self, confirmed, found):
-        for value, infos in found.items[self.TABLE].items():
+        for value, infos in found.items[self.table].items():
             [info] = infos
-            assert confirmed[value] <= info.times_sampled < self.TIMES, (value, confirmed[value], info)
+            assert confirmed[value] <= info.times_sampled < self.times, (value, confirmed[value], info)
             assert info.times_sampled <= self.delivered[value]
 
     def counts(self):
-        return {f"settled samples of {self.TABLE}": sum(self.settled.values())}
+        return {f"settled samples of {self.table}": sum(self.settled.values())}
 
 
 class FewTimesReader(Reader):
     """Draws each item of a table three times."""
 
-    TABLE, TIMES = "few", MOST_TIMES
+    table, times = "few", MOST_TIMES
 
 
 class Owner(Worker):
@@ -408,12 +408,12 @@ class Clients:
         assert not twice, f"{table} has these twice: {twice}"
         used_up = set()
         for reader in self._readers:
-            if reader.TABLE == table:
+            if reader.table == table:
                 attempted = attempted | reader.fillers
-                used_up |= {value for value, times in reader.delivered.items() if times >= reader.TIMES}
+                used_up |= {value for value, times in dict(reader.delivered).items() if times >= reader.times}
         if table == "replay":
             for owner in self._owners:
-                attempted = attempted | owner.possible.keys()
+                attempted = attempted | dict(owner.possible).keys()
         lost, invented = inserted - items.keys() - used_up, items.keys() - attempted
         assert not lost, f"{table} has lost {sorted(lost)}"
         assert not invented, f"{table} has these of nobody: {sorted(invented)}"
