@@ -56,7 +56,11 @@ class DurableServer(program):
 
     def __init__(self, folder, mode="process", port=0, **options):
         super().__init__(SERVER, folder, port, json.dumps({"durability": mode, **options}))
-        port, self.unix_path, http_port = self.line().split()
+        try:
+            port, self.unix_path, http_port = self.line().split()
+        except AssertionError:
+            self.kill()
+            raise
         self.port, self.http_port = int(port), int(http_port)
 
     def address(self, road="tcp"):
