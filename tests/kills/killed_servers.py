@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from killed_servers_clients import Clients, tables
+from killed_servers_clients import Clients, last_of, tables
 
 import reverb
 
@@ -107,7 +107,7 @@ class Found:
     def _items_of(self, table):
         items = collections.defaultdict(list)
         for sample in table:
-            items[int(sample.data[0][0])].append(sample.info)
+            items[last_of(sample.data[0])].append(sample.info)
         return items
 
 

@@ -20,6 +20,9 @@ PATIENCE_S = 60.0
 VALUES_A_CLIENT = 1_000_000_000
 LIMIT = 10_000_000
 MOST_TIMES = 3
+MOST_ITEMS = 16
+# Steps of an item, which lie in chunks of two, so that items of different calls share chunks.
+MOST_STEPS = 5
 
 
 def tables():
@@ -29,7 +32,17 @@ def tables():
         reverb.Table.queue("queue", LIMIT),
         reverb.Table("few", fifo(), fifo(), LIMIT, any_time(1), max_times_sampled=MOST_TIMES),
         reverb.Table("reset", fifo(), fifo(), LIMIT, any_time(1)),
+        # A queue whose writers wait. It has room for what comes back after a kill, which no change of options evicts.
+        reverb.Table("narrow", fifo(), fifo(), LIMIT, rate_limiters.Queue(3), max_times_sampled=1),
+        reverb.Table("evicting", fifo(), fifo(), MOST_ITEMS, any_time(1)),
     ]
+
+
+def last_of(steps):
+    """Returns the last value of an item, by which it is known. Fails if the steps before are others."""
+    values = np.ravel(steps).tolist()
+    assert values == list(range(values[0], values[0] + len(values))), f"steps that nobody wrote: {values}"
+    return values[-1]
 
 
 class Servers:
@@ -106,22 +119,24 @@ class Worker:
 
 
 class FlushingWriter(Worker):
-    """Writes to three tables, and flushes. The writer lives as long as the client."""
+    """Writes overlapping items to several tables, and flushes. The writer lives as long as the client."""
 
-    TABLES = ("replay", "queue", "few")
+    tables = ("replay", "queue", "few", "narrow")
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.attempted = {table: set() for table in self.TABLES}
-        self.flushed = {table: set() for table in self.TABLES}
-        self._writer = self.client.trajectory_writer(1)
+        self.attempted = {table: set() for table in self.tables}
+        self.flushed = {table: set() for table in self.tables}
+        self._writer = self.client.trajectory_writer(MOST_STEPS, max_chunk_length=2)
 
     def step(self):
-        values = {next(self.values): self.random.choice(self.TABLES) for _ in range(self.random.randrange(1, 8))}
+        values = {next(self.values): self.random.choice(self.tables) for _ in range(self.random.randrange(1, 8))}
         for value, table in values.items():
             self.attempted[table].add(value)
             self._writer.append([np.int64(value)])
-            self._writer.create_item(table, 1.0, [self._writer.history[0][-1:]])
+            steps = self._writer.history[0]
+            count = min(len(steps), self.random.randrange(1, MOST_STEPS + 1))
+            self._writer.create_item(table, 1.0, [steps[-count:]])
         self._writer.flush()
         for value, table in values.items():
             self.flushed[table].add(value)
@@ -130,21 +145,21 @@ class FlushingWriter(Worker):
         self._writer.close()
 
     def confirmed(self):
-        return {table: (set(self.flushed[table]), set(self.attempted[table])) for table in self.TABLES}
+        return {table: (set(self.flushed[table]), set(self.attempted[table])) for table in self.tables}
 
 
 class Inserter(Worker):
     """Inserts each value with one call, and does not repeat it."""
 
-    TABLES = ("replay", "queue", "few")
+    tables = ("replay", "queue", "few")
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.attempted = {table: set() for table in self.TABLES}
-        self.inserted = {table: set() for table in self.TABLES}
+        self.attempted = {table: set() for table in self.tables}
+        self.inserted = {table: set() for table in self.tables}
 
     def step(self):
-        value, into = next(self.values), self.random.sample(self.TABLES, self.random.randrange(1, 4))
+        value, into = next(self.values), self.random.sample(self.tables, self.random.randrange(1, 4))
         for table in into:
             self.attempted[table].add(value)
         self.client.insert([np.int64(value)], dict.fromkeys(into, 1.0))
@@ -152,7 +167,7 @@ class Inserter(Worker):
             self.inserted[table].add(value)
 
     def confirmed(self):
-        return {table: (set(self.inserted[table]), set(self.attempted[table])) for table in self.TABLES}
+        return {table: (set(self.inserted[table]), set(self.attempted[table])) for table in self.tables}
 
 
 class Reader(Worker):
@@ -168,21 +183,22 @@ class Reader(Worker):
     def __init__(self, *args):
         super().__init__(*args)
         self.delivered, self.settled = collections.Counter(), collections.Counter()
-        self.fillers = set()
         self._unsettled = []
 
     def step(self):
         server = self.servers.number
-        try:
-            batch = self.client.sample_batch(self.table, self.random.randrange(1, 5), timeout=0.05)
-        except errors.DeadlineExceededError:
-            return
-        values = np.ravel(batch.data[0]).tolist()
-        self.delivered.update(values)
-        for value in values:
-            assert self.settled[value] < self.times, f"{value} came back"
         # Receipts of a server that was killed meanwhile may be lost.
-        self._unsettled = [one for one in self._unsettled if one[0] == server] + [(server, values)]
+        self._unsettled = [one for one in self._unsettled if one[0] == server]
+        for _ in range(self.random.randrange(1, 8)):
+            try:
+                # One, since items differ in length.
+                batch = self.client.sample_batch(self.table, 1, timeout=0.05)
+            except errors.DeadlineExceededError:
+                break
+            value = last_of(batch.data[0])
+            self.delivered[value] += 1
+            assert self.settled[value] < self.times, f"{value} came back"
+            self._unsettled.append((server, value))
         if self.random.random() < 0.2:
             self._settle(server)
 
@@ -192,12 +208,9 @@ class Reader(Worker):
             if self.servers.number != server:
                 return
             time.sleep(0.005)
-        filler = next(self.values)
-        self.fillers.add(filler)
-        self.client.insert([np.int64(filler)], {self.table: 1.0})
+        self.client.configure_table(self.table, max_bytes=self.random.randrange(1 << 40, 1 << 50))
         if self.servers.number == server:
-            for _, values in self._unsettled:
-                self.settled.update(values)
+            self.settled.update(value for number, value in self._unsettled if number == server)
             self._unsettled = []
 
     def confirmed(self):
@@ -211,6 +224,12 @@ class Reader(Worker):
 
     def counts(self):
         return {f"settled samples of {self.table}": sum(self.settled.values())}
+
+
+class NarrowReader(Reader):
+    """Draws from a queue for which writers wait."""
+
+    table = "narrow"
 
 
 class FewTimesReader(Reader):
@@ -326,6 +345,28 @@ class Resetter(Worker):
         return {"changes of a resetter": self.steps}
 
 
+class Evicter(Worker):
+    """Inserts into a small table of its own."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.attempted, self.inserted = [], set()
+
+    def step(self):
+        value = next(self.values)
+        self.attempted.append(value)
+        self.client.insert([np.int64(value)], {"evicting": 1.0})
+        self.inserted.add(value)
+
+    def confirmed(self):
+        return list(self.attempted), set(self.inserted)
+
+    def check(self, confirmed, found):
+        (attempted, inserted), values = confirmed, set(found.items["evicting"])
+        newest = [value for value in attempted if value in inserted or value in values][-MOST_ITEMS:]
+        assert values == set(newest), f"{sorted(values)} are not the newest, {newest}"
+
+
 class Saver(Worker):
     """Saves checkpoints."""
 
@@ -344,18 +385,8 @@ class Clients:
 
     def __init__(self, addresses, seed):
         self._servers = Servers()
-        kinds = (
-            FlushingWriter,
-            FlushingWriter,
-            Inserter,
-            Inserter,
-            Reader,
-            FewTimesReader,
-            Owner,
-            Owner,
-            Resetter,
-            Saver,
-        )
+        kinds = (FlushingWriter, FlushingWriter, Inserter, Inserter, Reader, NarrowReader, FewTimesReader)
+        kinds += (Owner, Owner, Resetter, Evicter, Saver)
         places = itertools.cycle(addresses)
         self._all = [kind(number, next(places), self._servers, seed) for number, kind in enumerate(kinds)]
         self._readers = [one for one in self._all if isinstance(one, Reader)]
@@ -395,11 +426,12 @@ class Clients:
         by_client = dict(zip(self._all, confirmed, strict=True))
         for one, its_own in by_client.items():
             one.check(its_own, found)
-        for table in FlushingWriter.TABLES:
+        for table in FlushingWriter.tables:
             inserted, attempted = set(), set()
             for one in self._inserting:
-                inserted |= by_client[one][table][0]
-                attempted |= by_client[one][table][1]
+                of_client = by_client[one].get(table, ((), ()))
+                inserted.update(of_client[0])
+                attempted.update(of_client[1])
             self._check_table(table, inserted, attempted, found)
 
     def _check_table(self, table, inserted, attempted, found):
@@ -409,7 +441,6 @@ class Clients:
         used_up = set()
         for reader in self._readers:
             if reader.table == table:
-                attempted = attempted | reader.fillers
                 used_up |= {value for value, times in dict(reader.delivered).items() if times >= reader.times}
         if table == "replay":
             for owner in self._owners:
@@ -418,8 +449,9 @@ class Clients:
         assert not lost, f"{table} has lost {sorted(lost)}"
         assert not invented, f"{table} has these of nobody: {sorted(invented)}"
         stats = found.infos[table].rate_limiter_info
-        if table == "queue":
-            assert stats.insert_stats.completed - stats.sample_stats.completed == len(items)
+        if table in ("queue", "narrow"):
+            counts = stats.insert_stats.completed, stats.sample_stats.completed, len(items)
+            assert counts[0] - counts[1] == counts[2], f"counts of {table}: {counts}"
 
     def end(self):
         for one in self._all:
@@ -427,9 +459,13 @@ class Clients:
 
     def finish(self):
         """Ends all clients, and waits for them."""
-        self.end()
-        for one in self._all:
-            one.join()
+        # Writers wait for readers.
+        others = [one for one in self._all if one not in self._readers]
+        for ending in (others, self._readers):
+            for one in ending:
+                one.end()
+            for one in ending:
+                one.join()
 
     def counts(self):
         counts = collections.Counter()
