@@ -24,7 +24,7 @@ IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow 
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-ray test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo demo-ray test test-rust test-python test-page fuzz asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
 	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
 
@@ -222,6 +222,9 @@ tsan: ## ThreadSanitizer over the Rust tests of what waits, with a nightly Rust 
 
 soak: $(VENV)/.installed ## A server and clients of each road for an hour: they must not grow; SECONDS=300 make soak
 	PYTHONPATH=tests/behaviour $(BIN)/python tests/soak --seconds $(or $(SECONDS),3600) --record soak.jsonl
+
+kills: $(VENV)/.installed ## Kill durable servers 500 times, and check what is there after each kill; KILLS=50 make kills
+	$(BIN)/python tests/kills/killed_servers.py --kills $(or $(KILLS),500)
 
 test-all: test test-page $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
 

@@ -1,0 +1,23 @@
+"""A durable server that is killed at random moments has all that it confirmed, and nothing else.
+
+The script `killed_servers.py` does the same for longer.
+"""
+
+import os
+
+import pytest
+from killed_servers import MODES, run
+
+# For both modes together.
+NUM_KILLS = int(os.environ.get("REVERB_SERVER_KILLS", "20"))
+
+
+@pytest.mark.ports
+@pytest.mark.timeout(120 + 20 * NUM_KILLS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_killed_server_has_what_it_confirmed_and_nothing_else(mode):
+    kills = -(-NUM_KILLS // len(MODES))
+    counts = run(mode, kills)
+    assert counts["kills"] == kills
+    for settled in ("settled samples of queue", "settled samples of few"):
+        assert counts[settled] > 0
