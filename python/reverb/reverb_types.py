@@ -43,7 +43,7 @@ class LogInfo:
 
     Attributes:
       mode: What a confirmed change survives: `"process"` or `"power"`; see `reverb.Durability`.
-      size_bytes: Size of the files of the log.
+      size_bytes: Size of what was written to the log. Its files are made ahead, and are larger.
       sync_age: Seconds since the last sync; 0 if nothing was written since.
       disk_low: Whether the disk has too little free space for the log and a checkpoint.
       failure: What has closed the log, so that inserts, deletes, resets and changes of options are refused; None while
