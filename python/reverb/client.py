@@ -779,8 +779,8 @@ class Client:
           timeout: Time limit in seconds; None, 0 and negative numbers mean no limit.
 
         Returns:
-          A mapping from table names to their infos: options, counts, bytes, what waits at the table, and what the
-            writers of this process have not confirmed. See `reverb.reverb_types.TableInfo`.
+          A mapping from table names to their infos: options, counts, bytes, what waits at the table, what the writers
+            of this process have not confirmed, and the log of a durable server. See `reverb.reverb_types.TableInfo`.
 
         Raises:
           DeadlineExceededError: The server did not answer within the timeout. If none could be reached, says why.

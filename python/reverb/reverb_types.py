@@ -2,7 +2,7 @@
 
 import builtins
 import dataclasses
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from reverb import _binding, _protos
 from reverb.data.spec_text import format_signature
@@ -10,7 +10,7 @@ from reverb.data.table_figures import TableFigures
 from reverb.item_selectors import Fifo, HeapSelector, Lifo, Prioritized, Uniform, selector_from_proto
 from reverb.rate_limiters import RateLimiter
 
-__all__ = ["Fifo", "Heap", "Lifo", "Prioritized", "SelectorType", "SpecNest", "TableInfo", "Uniform"]
+__all__ = ["Fifo", "Heap", "Lifo", "LogInfo", "Prioritized", "SelectorType", "SpecNest", "TableInfo", "Uniform"]
 
 # The class of `MinHeap()` and `MaxHeap()`.
 Heap = HeapSelector
@@ -33,6 +33,28 @@ class _ReferenceInfo:
     num_deleted_episodes: int
     num_unique_samples: int
     table_worker_time: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class LogInfo:
+    """What a server tells of its log of changes, which makes it durable; see docs/durability.md.
+
+    Of the servers of a cluster it is the worst of each, and the sum of their sizes.
+
+    Attributes:
+      mode: What a confirmed change survives: `"process"` or `"power"`; see `reverb.Durability`.
+      size_bytes: Size of what was written to the log. Its files are made ahead, and are larger.
+      sync_age: Seconds since the last sync; 0 if nothing was written since.
+      disk_low: Whether the disk has too little free space for the log and a checkpoint.
+      failure: What has closed the log, so that inserts, deletes, resets and changes of options are refused; None while
+        it works.
+    """
+
+    mode: Literal["process", "power"]
+    size_bytes: int
+    sync_age: float
+    disk_low: bool
+    failure: str | None
 
 
 @dataclasses.dataclass(repr=False, kw_only=True)
@@ -62,12 +84,15 @@ class TableInfo(TableFigures, _ReferenceInfo):
         not confirmed; set only by `Client.server_info`. Writers whose clients have another address are left out.
       unconfirmed_bytes: Size in bytes of all unconfirmed items of the writers that have some for this table, including
         their items for other tables.
+      log: The log of the table's server, the same for all of its tables; set only by `server_info` of clients. None if
+        the server, or one of several, is not durable, is of an earlier version, or is one of dm-reverb.
     """
 
     max_bytes: int | None = dataclasses.field(default=None, compare=False)
     waits: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     unconfirmed_items: int = dataclasses.field(default=0, compare=False)
     unconfirmed_bytes: int = dataclasses.field(default=0, compare=False)
+    log: LogInfo | None = dataclasses.field(default=None, compare=False)
 
     def __repr__(self) -> str:
         parts = {"name": repr(self.name), "current_size": self.current_size, "max_size": self.max_size}
@@ -81,6 +106,8 @@ class TableInfo(TableFigures, _ReferenceInfo):
             parts.update(waiting_inserts=self.waiting_inserts, waiting_samples=self.waiting_samples)
         if self.unconfirmed_items:
             parts["unconfirmed_items"] = self.unconfirmed_items
+        if self.log is not None and self.log.failure is not None:
+            parts["log_failure"] = repr(self.log.failure)
         parts["signature"] = format_signature(self.signature)
         return f"TableInfo({', '.join(f'{name}={value}' for name, value in parts.items())})"
 
@@ -113,6 +140,7 @@ class TableInfo(TableFigures, _ReferenceInfo):
                 setattr(info, figure.name, value if isinstance(value, int | float) else _counts(value))
         info.max_bytes = status.max_bytes or None
         info.waits = tuple(reason for reason in (status.insert_wait, status.sample_wait) if reason)
+        info.log = _log(status.log) if status.HasField("log") else None
         return info
 
     @classmethod
@@ -139,6 +167,11 @@ class TableInfo(TableFigures, _ReferenceInfo):
         fields = {field.name: getattr(message, field.name) for field in dataclasses.fields(_ReferenceInfo)}
         fields["signature"] = signatures.decode(message.signature) if message.HasField("signature") else None
         return cls(**fields, undelivered_samples=undelivered_samples)
+
+
+def _log(message: Any) -> LogInfo:
+    failure = message.failure if message.HasField("failure") else None
+    return LogInfo(message.mode, message.size_bytes, message.sync_age_seconds, message.disk_low, failure)
 
 
 def _counts(message: Any) -> dict[str, int]:

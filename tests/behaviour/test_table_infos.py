@@ -10,7 +10,7 @@ from behaviour_support import Background, eventually, info_of, insert_values, ma
 import reverb
 from reverb import _protos
 from reverb.data.table_figures import TableFigures
-from reverb.reverb_types import TableInfo
+from reverb.reverb_types import LogInfo, TableInfo
 
 REASONS = ("max_size", "max_bytes", "max_times_sampled", "delete", "reset")
 
@@ -140,6 +140,48 @@ def test_info_of_a_table_of_a_checkpoint_has_no_figures_of_a_server(tmp_path):
     info = reverb.checkpointers.open(path).table("table").info
     assert (info.current_size, info.rate_limiter_info.insert_stats.completed) == (3, 3)
     assert {getattr(info, figure.name) for figure in dataclasses.fields(TableFigures)} == {None}
+    assert info.log is None
+
+
+@pytest.mark.parametrize("mode", ["process", "power"])
+def test_info_has_the_log_of_a_durable_server(serve, tmp_path, mode):
+    # Nothing is synced during the test in mode "process".
+    client = serve(
+        make_table(),
+        make_table("other"),
+        checkpointer=reverb.checkpointers.DefaultCheckpointer(str(tmp_path)),
+        durability=reverb.Durability(mode, sync_interval=1e6),
+    )
+    insert_values(client, range(3))
+    infos = client.server_info()
+    log = infos["table"].log
+    assert (log.mode, log.failure) == (mode, None)
+    assert infos["other"].log == log
+    assert f"log={log!r}" in str(infos["table"])
+    assert "log" not in repr(infos["table"])
+    if mode == "process":
+        eventually(lambda: info_of(client).log.sync_age > log.sync_age > 0)
+    insert_values(client, range(3))
+    assert info_of(client).log.size_bytes > log.size_bytes > 0
+
+
+def test_info_has_no_log_without_a_durability(serve, tmp_path):
+    client = serve(make_table(), checkpointer=reverb.checkpointers.DefaultCheckpointer(str(tmp_path)))
+    assert info_of(client).log is None
+
+
+def test_info_of_a_message_has_the_log_and_its_failure():
+    message = _protos.message_class("reverb.replay.v1.TableStatus")()
+    assert TableInfo.from_serialized_status(message.SerializeToString()).log is None
+    told = {"mode": "power", "size_bytes": 7, "sync_age_seconds": 1.5, "disk_low": True}
+    message.log.MergeFrom(_protos.message_class("reverb.replay.v1.LogStatus")(**told))
+    info = TableInfo.from_serialized_status(message.SerializeToString())
+    assert info.log == LogInfo("power", 7, 1.5, True, None)
+    assert "log" not in repr(info)
+    message.log.failure = "no space\nleft"
+    info = TableInfo.from_serialized_status(message.SerializeToString())
+    assert info.log == LogInfo("power", 7, 1.5, True, "no space\nleft")
+    assert r"log_failure='no space\nleft'" in repr(info)
 
 
 def test_info_of_a_message_without_a_figure_does_not_know_it():
@@ -162,6 +204,7 @@ def test_fields_of_dm_reverb_come_first_and_alone_make_an_info():
 def test_comparison_of_infos_ignores_what_dm_reverb_lacks():
     info = make_table().info
     other = dataclasses.replace(info, bytes=7, max_bytes=9, waiting_inserts=1, waiting_samples=1, waits=("a",))
+    other.log = LogInfo("process", 1, 0.0, False, None)
     assert other == info
     assert dataclasses.replace(info, current_size=1) != info
 
@@ -170,12 +213,13 @@ def test_info_is_pickled_with_all_fields():
     # In a process that has done nothing else: messages get their names when their module is imported.
     run_program("""
         import pickle, reverb
+        from reverb import reverb_types
         server = reverb.Server([reverb.Table.queue("queue", 1, signature=[reverb.TensorSpec(())])])
         info = server.localhost_client().server_info()["queue"]
-        info.bytes, info.waits = 7, ("a",)
+        info.bytes, info.waits, info.log = 7, ("a",), reverb_types.LogInfo("power", 7, 1.5, True, None)
         again = pickle.loads(pickle.dumps(info))
         assert again == info
-        assert (again.bytes, again.waits) == (7, ("a",))
+        assert (again.bytes, again.waits, again.log) == (7, ("a",), info.log)
     """)
 
 

@@ -245,7 +245,8 @@ impl Replay {
 
     /// Returns the status of all tables.
     pub fn status(&self) -> Vec<TableStatus> {
-        self.tables.iter().map(TableHandle::status).collect()
+        let log = self.store().and_then(|store| store.log());
+        self.tables.iter().map(|table| TableStatus { log: log.clone(), ..table.status() }).collect()
     }
 
     /// Fails all waiting requests and all later ones. Tables keep their items.

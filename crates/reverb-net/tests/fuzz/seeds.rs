@@ -5,9 +5,10 @@ use prost::Message;
 use reverb_net::replay_v1::proto::{
     Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, Generation, GetRequest,
     GetResponse, HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Largest, Load,
-    MutateRequest, PeekRequest, PeekResponse, Publication, Race, RaceReport, RateLimiter, ResetRequest, RoomCounted,
-    RoomMessage, RoomReport, SampleRequest, Shard, ShardCounts, Slice, SumsRequest, TableStatus, Tally, Trajectory,
-    Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, room_message, sample_request,
+    LogStatus, MutateRequest, PeekRequest, PeekResponse, Publication, Race, RaceReport, RateLimiter, ResetRequest,
+    RoomCounted, RoomMessage, RoomReport, SampleRequest, Shard, ShardCounts, Slice, SumsRequest, TableStatus, Tally,
+    Trajectory, Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, room_message,
+    sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -192,7 +193,8 @@ pub fn answers() -> Vec<Vec<u8>> {
         shard: Some(shard.clone()),
         ..HelloResponse::default()
     };
-    let status = TableStatus { insert_wait: "room".into(), ..TableStatus::default() };
+    let log = LogStatus { mode: "power".into(), failure: Some("full".into()), ..LogStatus::default() };
+    let status = TableStatus { insert_wait: "room".into(), log: Some(log), ..TableStatus::default() };
     let info = InfoResponse { server_id: vec![7; 16].into(), tables: vec![status], shard: Some(shard) };
     let item = peek_response::Item { batch: Some(batch()), payload: vec![0; 142].into(), inserted_at: 5 };
     let load = Load { bytes: u64::MAX, waiting_inserts: 1, has_foreign_keys: true, largest: all };

@@ -2,6 +2,7 @@
 
 use super::handle::TableHandle;
 use super::requests::{Operation, Requests, Work};
+use crate::store::StoreLog;
 use reverb_core::{RateLimiter, TableInfo, WaitingBatches};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -21,13 +22,15 @@ pub struct TableStatus {
     pub sample_peer: Option<String>,
     /// The batches of both. Only the server itself knows them.
     pub waiting: WaitingBatches,
+    /// The log of the table's server; [`crate::Replay::status`] sets it. `None` if the server is not durable.
+    pub log: Option<StoreLog>,
 }
 
 /// Makes the status of a table of whose requests nothing is known.
 impl From<TableInfo> for TableStatus {
     fn from(info: TableInfo) -> Self {
         let waiting = WaitingBatches::default();
-        Self { info, insert_wait: None, sample_wait: None, insert_peer: None, sample_peer: None, waiting }
+        Self { info, insert_wait: None, sample_wait: None, insert_peer: None, sample_peer: None, waiting, log: None }
     }
 }
 
@@ -93,6 +96,7 @@ impl TableHandle {
                 insert_peer: first_peer(inserts),
                 sample_peer: first_peer(samples),
                 waiting: WaitingBatches { inserts: first_batch(inserts), samples: first_batch(samples) },
+                log: None,
             }
         })
     }

@@ -3,8 +3,8 @@
 //! The sum of tables has the sum of their limits, and the rate limiter of each.
 
 use reverb_core::{Error, Result, TableConfig};
-use reverb_service::TableStatus;
 use reverb_service::peek::Peeked;
+use reverb_service::{StoreLog, TableStatus};
 use std::sync::Arc;
 
 /// The beginning of errors about tables that differ.
@@ -59,9 +59,10 @@ pub fn merge_tables(servers: Vec<(Arc<str>, Vec<TableStatus>)>) -> Result<Vec<Ta
     Ok(merged.into_iter().map(|merged| merged.sum).collect())
 }
 
-/// Adds the server to the reasons of waits.
+/// Adds the server to the reasons of waits, and to the failure of its log.
 fn name_server(table: &mut TableStatus, peer: &str) {
-    for reason in [&mut table.insert_wait, &mut table.sample_wait].into_iter().flatten() {
+    let failure = table.log.as_mut().and_then(|log| log.failure.as_mut());
+    for reason in [table.insert_wait.as_mut(), table.sample_wait.as_mut(), failure].into_iter().flatten() {
         reason.push_str(&format!(" (server {peer})"));
     }
 }
@@ -100,6 +101,20 @@ fn add(sum: &mut TableStatus, table: TableStatus) {
     if sum.sample_wait.is_none() {
         (sum.sample_wait, sum.sample_peer) = (table.sample_wait, table.sample_peer);
     }
+    // A table is durable only if each of its servers is.
+    sum.log = sum.log.take().zip(table.log).map(|(one, other)| worst_log(one, other));
+}
+
+/// What two logs together guarantee, and the size of both.
+fn worst_log(one: StoreLog, other: StoreLog) -> StoreLog {
+    StoreLog {
+        mode: if one.mode == "power" { other.mode } else { one.mode },
+        size_bytes: one.size_bytes.saturating_add(other.size_bytes),
+        sync_age: one.sync_age.max(other.sync_age),
+        sync_interval: one.sync_interval.max(other.sync_interval),
+        is_low: one.is_low || other.is_low,
+        failure: one.failure.or(other.failure),
+    }
 }
 
 /// Merges items of several servers by the time of their insertion.
@@ -109,4 +124,59 @@ pub fn merge_items(servers: Vec<Vec<Peeked>>, count: u32, newest: bool) -> Vec<P
     items.sort_by_key(|item| if newest { u64::MAX - item.inserted_at } else { item.inserted_at });
     items.truncate(count as usize);
     items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::config;
+    use reverb_core::TableInfo;
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn log(mode: &'static str) -> StoreLog {
+        let (sync_age, sync_interval) = (SECOND, SECOND);
+        StoreLog { mode, size_bytes: 3, sync_age, sync_interval, is_low: false, failure: None }
+    }
+
+    /// The log of a table whose servers have these.
+    fn merged(logs: &[Option<StoreLog>]) -> Option<StoreLog> {
+        let server = |(number, log): (usize, &Option<StoreLog>)| {
+            let info = TableInfo::new(config("table"));
+            (Arc::from(format!("server-{number}")), vec![TableStatus { log: log.clone(), ..info.into() }])
+        };
+        let mut tables = merge_tables(logs.iter().enumerate().map(server).collect()).unwrap();
+        tables.pop().unwrap().log
+    }
+
+    #[test]
+    fn the_log_of_several_servers_has_the_worst_of_each_and_all_bytes() {
+        let late = StoreLog { sync_age: 5 * SECOND, is_low: true, ..log("power") };
+        let closed = StoreLog { failure: Some("no space".into()), size_bytes: 4, ..log("process") };
+        let worst = StoreLog {
+            mode: "process",
+            size_bytes: 10,
+            sync_age: 5 * SECOND,
+            sync_interval: SECOND,
+            is_low: true,
+            failure: Some("no space (server server-2)".into()),
+        };
+        assert_eq!(merged(&[Some(log("power")), Some(late.clone()), Some(closed.clone())]), Some(worst.clone()));
+        let first = Some("no space (server server-0)".into());
+        assert_eq!(merged(&[Some(closed), Some(late), Some(log("power"))]), Some(StoreLog { failure: first, ..worst }));
+        let both = StoreLog { size_bytes: 6, ..log("power") };
+        assert_eq!(merged(&[Some(log("power")), Some(log("power"))]), Some(both));
+        let huge = Some(StoreLog { size_bytes: u64::MAX, ..log("power") });
+        assert_eq!(merged(&[huge.clone(), huge.clone()]), huge);
+    }
+
+    #[test]
+    fn several_servers_have_no_log_if_one_of_them_has_none() {
+        let log = Some(log("process"));
+        assert_eq!(merged(std::slice::from_ref(&log)), log);
+        assert_eq!(merged(&[log.clone(), None]), None);
+        assert_eq!(merged(&[None, log.clone()]), None);
+        assert_eq!(merged(&[None, log.clone(), log]), None);
+    }
 }

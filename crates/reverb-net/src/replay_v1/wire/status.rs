@@ -4,7 +4,8 @@ use crate::replay_v1::proto as replay;
 use prost::Message;
 use reverb_core::{ClientCounts, Error, Log2Histogram, RemovalCounts, TableInfo, WaitHistogram, table_figures};
 use reverb_formats::definitions::{read_table_info, table_info};
-use reverb_service::TableStatus;
+use reverb_service::{StoreLog, TableStatus};
+use std::time::Duration;
 
 impl From<RemovalCounts> for replay::RemovalCounts {
     fn from(removed: RemovalCounts) -> Self {
@@ -62,6 +63,32 @@ impl TryFrom<replay::Log2Histogram> for Log2Histogram {
     }
 }
 
+impl From<StoreLog> for replay::LogStatus {
+    fn from(StoreLog { mode, size_bytes, sync_age, sync_interval, is_low, failure }: StoreLog) -> Self {
+        Self {
+            mode: mode.into(),
+            size_bytes,
+            sync_age_seconds: sync_age.as_secs_f64(),
+            sync_interval_seconds: sync_interval.as_secs_f64(),
+            disk_low: is_low,
+            failure,
+        }
+    }
+}
+
+/// Reads what a server tells of its log. `None` if it has a mode of a later version, or a time that is none.
+fn log_from_wire(message: replay::LogStatus) -> Option<StoreLog> {
+    let seconds = |seconds| Duration::try_from_secs_f64(seconds).ok();
+    Some(StoreLog {
+        mode: ["process", "power"].into_iter().find(|mode| message.mode == *mode)?,
+        size_bytes: message.size_bytes,
+        sync_age: seconds(message.sync_age_seconds)?,
+        sync_interval: seconds(message.sync_interval_seconds)?,
+        is_low: message.disk_low,
+        failure: message.failure,
+    })
+}
+
 macro_rules! convert {
     (
         reference { $($reference:tt)+ }
@@ -99,6 +126,7 @@ pub fn status_to_wire(status: &TableStatus) -> replay::TableStatus {
         sample_wait: status.sample_wait.clone().unwrap_or_default(),
         insert_peer: status.insert_peer.clone().unwrap_or_default(),
         sample_peer: status.sample_peer.clone().unwrap_or_default(),
+        log: status.log.clone().map(Into::into),
         ..replay::TableStatus::default()
     };
     set_figures(&mut message, &status.info);
@@ -121,6 +149,7 @@ pub fn status_from_wire(mut status: replay::TableStatus) -> reverb_core::Result<
         sample_wait: text(status.sample_wait),
         insert_peer: text(status.insert_peer),
         sample_peer: text(status.sample_peer),
+        log: status.log.and_then(log_from_wire),
         ..TableStatus::from(info)
     })
 }
@@ -135,9 +164,12 @@ mod tests {
     use super::*;
     use reverb_core::{FIGURES, Figure};
 
+    fn reread(message: &replay::TableStatus) -> TableStatus {
+        status_from_wire(replay::TableStatus::decode(&*message.encode_to_vec()).unwrap()).unwrap()
+    }
+
     fn read(message: &replay::TableStatus) -> TableInfo {
-        let reread = replay::TableStatus::decode(&*message.encode_to_vec()).unwrap();
-        status_from_wire(reread).unwrap().info
+        reread(message).info
     }
 
     fn message() -> replay::TableStatus {
@@ -170,6 +202,36 @@ mod tests {
         let zero = TableInfo { size_bytes: Some(0), chunks: Some(0), ..nothing };
         let message = status_to_wire(&zero.into());
         assert_eq!((message.size_bytes, message.chunks), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn what_a_server_tells_of_its_log_travels() {
+        let open = StoreLog {
+            mode: "power",
+            size_bytes: 7,
+            sync_age: Duration::ZERO,
+            sync_interval: Duration::from_millis(500),
+            is_low: false,
+            failure: None,
+        };
+        let sync_age = Duration::from_millis(1_500);
+        let closed = StoreLog { mode: "process", sync_age, is_low: true, failure: Some(String::new()), ..open.clone() };
+        for log in [None, Some(open), Some(closed)] {
+            let status = TableStatus { log: log.clone(), ..read(&message()).into() };
+            assert_eq!(reread(&status_to_wire(&status)).log, log);
+        }
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_not_known() {
+        let log = replay::LogStatus { mode: "power".into(), ..Default::default() };
+        let of = |log| reread(&replay::TableStatus { log: Some(log), ..message() }).log;
+        assert!(of(log.clone()).is_some());
+        assert_eq!(of(replay::LogStatus { mode: "disk".into(), ..log.clone() }), None);
+        for seconds in [-1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(of(replay::LogStatus { sync_age_seconds: seconds, ..log.clone() }), None);
+            assert_eq!(of(replay::LogStatus { sync_interval_seconds: seconds, ..log.clone() }), None);
+        }
     }
 
     #[test]
