@@ -7,7 +7,7 @@ use super::restart::Repeated;
 use crate::checkpoint::Durability;
 use crate::disk::LogDisk;
 use crate::effects::{Begin, EffectEncoder};
-use crate::log::{Fence, Log, LogOptions, Mode, Payload, Position, SEGMENT_BYTES, Source, remove_from};
+use crate::log::{Fence, Id, Log, LogOptions, Mode, Payload, Position, SEGMENT_BYTES, Source, boot_id, remove_from};
 use parking_lot::{Mutex, RwLock};
 use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot};
 use reverb_service::write_ledger::{LedgerState, Ledgers};
@@ -28,12 +28,14 @@ pub struct LogPlace {
     pub folder: PathBuf,
     /// Size of a segment in bytes.
     pub segment_bytes: u64,
+    /// Id of this boot of the system. `None` if it is not known.
+    pub boot_id: Option<Id>,
 }
 
 impl LogPlace {
-    /// A log in a folder, with segments of the usual size.
+    /// A log in a folder of this system, with segments of the usual size.
     pub fn new(disk: Arc<dyn LogDisk>, folder: PathBuf) -> Self {
-        Self { disk, folder, segment_bytes: SEGMENT_BYTES }
+        Self { disk, folder, segment_bytes: SEGMENT_BYTES, boot_id: boot_id() }
     }
 }
 
@@ -324,5 +326,5 @@ impl Notes {
 
 fn log_options(place: &LogPlace, durability: &Durability) -> LogOptions {
     let options = LogOptions::new(durability.mode, durability.sync_interval);
-    LogOptions { segment_bytes: place.segment_bytes, ..options }
+    LogOptions { segment_bytes: place.segment_bytes, boot_id: place.boot_id, ..options }
 }

@@ -5,7 +5,7 @@
 
 use super::journal::LogPlace;
 use crate::effects::{EffectDecoder, Record};
-use crate::log::{Fence, Position, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
+use crate::log::{Fence, Position, Start, oldest, recover, remove_from, set_aside, verify};
 use bytes::Bytes;
 use reverb_core::{Error, Replay, Result};
 use reverb_service::write_ledger::Ledgers;
@@ -45,7 +45,7 @@ pub struct Target<'a> {
 /// [`Error::DataLoss`], naming the files, if the log is damaged, is missing or belongs to no checkpoint;
 /// [`Error::Storage`] if a file cannot be read or changed; those of `find`.
 pub fn repeat(place: &LogPlace, from: Option<Position>, target: Target<'_>, accept_loss: bool) -> Result<Repeated> {
-    let LogPlace { disk, folder, .. } = place;
+    let LogPlace { disk, folder, boot_id, .. } = place;
     let fence = Fence::claim(disk.clone(), folder)?;
     let mut repeat = Repeat { from, decoder: EffectDecoder::new(), target, places: Vec::new(), is_broken: false };
     let repeated = match oldest(&**disk, folder) {
@@ -54,7 +54,7 @@ pub fn repeat(place: &LogPlace, from: Option<Position>, target: Target<'_>, acce
             Err(Error::DataLoss(format!("the log that the checkpoint names is missing in {}", folder.display())))
         }
         Ok(Some(first)) => match from {
-            Some(from) => recover(&fence, from, boot_id(), &mut |lsn, frame| repeat.frame(lsn, frame))
+            Some(from) => recover(&fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame))
                 .map(|found| Some(found.next)),
             None => remove_unchanged(place, first).map(|()| None),
         },
@@ -103,10 +103,10 @@ pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Res
 }
 
 /// Removes a log that has no changes from a position on.
-fn remove_unchanged(LogPlace { disk, folder, .. }: &LogPlace, from: Position) -> Result<()> {
+fn remove_unchanged(LogPlace { disk, folder, boot_id, .. }: &LogPlace, from: Position) -> Result<()> {
     let mut decoder = EffectDecoder::new();
     let mut has_changes = false;
-    verify(&**disk, folder, from, boot_id(), &mut |_, frame| {
+    verify(&**disk, folder, from, *boot_id, &mut |_, frame| {
         decoder.decode(frame, &mut |record| {
             has_changes |= matches!(record, Record::Effect { .. });
             Ok(())

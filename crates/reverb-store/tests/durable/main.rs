@@ -1,6 +1,12 @@
 //! Servers with a log: what was confirmed is there after a restart.
 
+#[path = "../common/crash_disk/mod.rs"]
+mod crash_disk;
+mod faults;
+mod life;
+mod model;
 mod restarts;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod service;
+mod story;
 mod world;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn owner(mode: Mode) -> (CrashDisk, Owner) {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     (disk, owner)
 }
@@ -177,7 +177,7 @@ fn changes_age_from_when_they_were_written() {
 
 #[test]
 fn syncs_without_an_interval_are_refused() {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let options = LogOptions { sync_interval: Duration::ZERO, ..Clock::default().options(Mode::Process) };
     let error = Log::start(claim(&disk).unwrap(), Start::fresh(), options).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
