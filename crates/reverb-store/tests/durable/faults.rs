@@ -3,7 +3,7 @@
 use crate::crash_disk::{Fault, LEFT};
 use crate::life::{Life, calls, every};
 use crate::story::Op;
-use crate::world::{BOOTS, Server};
+use crate::world::{BOOTS, ITEMS, Server};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
@@ -66,12 +66,40 @@ impl Life {
         (has_failed, calls_made)
     }
 
+    /// Closes the log, lets a save fail that would open it, and saves again or not. Returns whether a call has failed, and
+    /// the number of calls.
+    fn meet_in_repair(&mut self, (fault, for_ever): (Fault, bool), call: u64, then: Then) -> (bool, u64) {
+        let disk = self.disk.clone();
+        let server = self.start(&disk, BOOTS[0]).unwrap();
+        self.make(&server, &calls(100));
+        disk.fail(0, Fault::Error(libc::EIO), false);
+        self.make(
+            &server,
+            &[Op::Insert(ITEMS, 900, 1.0), Op::Insert(ITEMS, 901, 1.0), Op::Update(ITEMS, vec![(106, 8.0)])],
+        );
+        assert!(server.is_closed());
+        let before = disk.calls();
+        disk.fail(call, fault, for_ever);
+        self.make(&server, &[Op::Save]);
+        let (has_failed, calls_made) = (disk.has_failed(), disk.calls() - before);
+        disk.mend();
+        if then == Then::Healed {
+            self.heal(&server);
+            self.make(&server, &calls(2000));
+            assert_eq!(self.story.failures, 0);
+        }
+        self.kill(server);
+        self.check_killed();
+        self.check_power_losses(call);
+        (has_failed, calls_made)
+    }
+
     /// A closed log opens with one save.
     fn heal(&mut self, server: &Server) {
         if server.is_closed() {
             self.story.failures = 0;
             self.make(server, &[Op::Save]);
-            assert_eq!(self.story.failures, 0, "one save heals the log");
+            assert!(self.story.failures == 0 && !server.is_closed(), "one save heals the log");
         }
         self.story.failures = 0;
     }
@@ -85,12 +113,15 @@ impl Life {
     }
 }
 
+/// A part of a life in which a call fails: see [`Life::meet`].
+type Meet = fn(&mut Life, (Fault, bool), u64, Then) -> (bool, u64);
+
 /// Lets calls of a life fail, each in a life of its own. Returns how many did.
-fn meet_all(life: &Life, fault: (Fault, bool), then: Then, offset: u64) -> u64 {
+fn meet_all(life: &Life, meet: Meet, fault: (Fault, bool), then: Then, offset: u64) -> u64 {
     let mut failures = 0;
     for call in every(offset) {
         let mut life = life.again();
-        let met = catch_unwind(AssertUnwindSafe(|| life.meet(fault, call, then)));
+        let met = catch_unwind(AssertUnwindSafe(|| meet(&mut life, fault, call, then)));
         let (has_failed, calls) = met.unwrap_or_else(|_| panic!("{fault:?} at call {call}, then {then:?}"));
         failures += u64::from(has_failed);
         if call >= calls {
@@ -100,12 +131,11 @@ fn meet_all(life: &Life, fault: (Fault, bool), then: Then, offset: u64) -> u64 {
     unreachable!("a life has an end")
 }
 
-fn meet_all_faults(mode: Mode, begin: &dyn Fn(Mode) -> Life) {
-    let life = begin(mode);
+fn meet_all_faults(life: &Life, meet: Meet) {
     let mut failures = 0;
     for (index, fault) in FAULTS.into_iter().enumerate() {
         for then in [Then::Killed, Then::Healed] {
-            failures += meet_all(&life, fault, then, 2 * index as u64 + then as u64);
+            failures += meet_all(life, meet, fault, then, 2 * index as u64 + then as u64);
         }
     }
     assert!(failures > 50, "{failures}");
@@ -113,29 +143,36 @@ fn meet_all_faults(mode: Mode, begin: &dyn Fn(Mode) -> Life) {
 
 #[test]
 fn a_new_server_in_mode_process_meets_faults() {
-    meet_all_faults(Mode::Process, &Life::new);
+    meet_all_faults(&Life::new(Mode::Process), Life::meet);
 }
 
 #[test]
 fn a_new_server_in_mode_power_meets_faults() {
-    meet_all_faults(Mode::Power, &Life::new);
+    meet_all_faults(&Life::new(Mode::Power), Life::meet);
 }
 
 #[test]
 fn a_restarted_server_in_mode_process_meets_faults() {
-    meet_all_faults(Mode::Process, &Life::lived);
+    meet_all_faults(&Life::lived(Mode::Process), Life::meet);
 }
 
 #[test]
 fn a_restarted_server_in_mode_power_meets_faults() {
-    meet_all_faults(Mode::Power, &Life::lived);
+    meet_all_faults(&Life::lived(Mode::Power), Life::meet);
 }
 
 #[test]
 fn short_writes_are_continued() {
     for mode in [Mode::Process, Mode::Power] {
         for (index, fault) in HARMLESS.into_iter().enumerate() {
-            meet_all(&Life::new(mode), fault, Then::Killed, index as u64);
+            meet_all(&Life::new(mode), Life::meet, fault, Then::Killed, index as u64);
         }
+    }
+}
+
+#[test]
+fn a_server_that_opens_its_log_again_meets_faults() {
+    for mode in [Mode::Process, Mode::Power] {
+        meet_all_faults(&Life::new(mode), Life::meet_in_repair);
     }
 }
