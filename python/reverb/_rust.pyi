@@ -49,6 +49,7 @@ __all__ = [
     "checkpoint_list",
     "checkpoint_summary",
     "checkpoint_verify",
+    "checkpoint_verify_log",
     "descriptor_set",
     "end_log",
     "health",
@@ -213,6 +214,9 @@ def checkpoint_summary(path: str | os.PathLike[str]) -> _Summary:
 
 def checkpoint_verify(path: str | os.PathLike[str], limit_bytes: int | None) -> _Summary:
     """Reads a whole checkpoint and checks it."""
+
+def checkpoint_verify_log(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """Checks the log after a checkpoint: frames with changes, their bytes, torn bytes; None if it names no log."""
 
 @final
 class Server:

@@ -317,8 +317,8 @@ class Server:
         process; `"power"`, also a loss of power; or a `reverb.Durability` with further options. It needs a
         `checkpointer`, in whose folder the log lies, and which the next start has, too. None, the default, keeps
         nothing between checkpoints. docs/durability.md has the guarantees.
-      accept_loss: Whether a log in that folder which cannot be trusted, or would not be replayed, is set aside by
-        renaming, and with it what was confirmed. False, the default, refuses to start and names the files.
+      accept_loss: Whether a log in that folder which cannot be trusted, or would not be replayed, is set aside: its
+        files are renamed, and what they alone have is lost. False, the default, refuses to start and names the files.
 
     Raises:
       ValueError: There are no tables, names occur more than once, a table already belongs to a server, the port or the
@@ -357,7 +357,7 @@ class Server:
         unix_peers: Iterable[int] | None = None,
         shard: Shard | None = None,
         durability: Literal["process", "power"] | Durability | None = None,
-        accept_loss: bool = False,
+        accept_loss: bool | None = None,
     ) -> None:
         arguments = locals()
         # What stands for a value that is not given differs in this one.

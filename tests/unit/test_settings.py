@@ -82,6 +82,8 @@ def test_none_means_not_given(monkeypatch):
         "max_message_size": 256 << 20,
         "heartbeat_interval": 15.0,
         "shard": None,
+        "durability": None,
+        "accept_loss": False,
         "http_port": 0,
         "http_host": "localhost",
         "http_allowed_hosts": (),

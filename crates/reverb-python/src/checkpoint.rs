@@ -169,6 +169,14 @@ pub fn checkpoint_verify(py: Python<'_>, path: PathBuf, limit_bytes: Option<u64>
     Ok(describe(py, summary))
 }
 
+/// Reads and checks the log after a checkpoint: the number of its frames with changes, their bytes, and those that a crash
+/// has torn. None if the checkpoint names no log.
+#[pyfunction]
+pub fn checkpoint_verify_log(py: Python<'_>, path: PathBuf) -> PyReverbResult<Option<(u64, u64, u64)>> {
+    let log = wait(py, blocking(move || checkpoint::verify_log(&path)))?;
+    Ok(log.map(|log| (log.frames, log.bytes, log.torn_bytes)))
+}
+
 fn limit_of(limit_bytes: Option<u64>) -> SizeLimit {
     limit_bytes.map_or_else(SizeLimit::default, SizeLimit::All)
 }

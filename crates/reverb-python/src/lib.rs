@@ -74,7 +74,10 @@ mod _rust {
         aio::{call::Call, calls::Calls, calls::Tables, wakeups::Wakeups, writer_calls::WriterCalls},
         batch_maker::BatchMaker,
         bench::BenchTable,
-        checkpoint::{CheckpointReader, Checkpointer, checkpoint_list, checkpoint_summary, checkpoint_verify},
+        checkpoint::{
+            CheckpointReader, Checkpointer, checkpoint_list, checkpoint_summary, checkpoint_verify,
+            checkpoint_verify_log,
+        },
         client::{Client, wait_for_streams},
         column::{CellRef, TrajectoryColumn},
         descriptor_set,

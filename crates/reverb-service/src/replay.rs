@@ -193,6 +193,14 @@ impl Replay {
         Ok(groups.into_iter().map(|group| group.table.insert(group.items, by)).collect())
     }
 
+    /// Commits what was inserted before, for an answer that tells of it once more.
+    ///
+    /// # Errors
+    /// That of [`Journal::commit`](crate::Journal::commit).
+    pub fn commit(&self) -> Result<()> {
+        self.tables.iter().try_for_each(TableHandle::commit)
+    }
+
     /// Returns the peer for all callers in the same process as the server. It has no connection.
     pub fn this_process(&self) -> &Arc<Peer> {
         &self.here

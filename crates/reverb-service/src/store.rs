@@ -32,6 +32,9 @@ pub trait Store: Debug + Send + Sync {
     /// Returns the error of the latest save, if it failed. Does not use the disk.
     fn failure(&self) -> Option<String>;
 
+    /// Returns what the log tells of itself, if there is one. Does not use the disk.
+    fn log(&self) -> Option<StoreLog>;
+
     /// Returns what the store has done so far, without waiting for a save. The server's documents and metrics show it.
     fn status(&self) -> StoreStatus;
 

@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 
 Path = Annotated[str, typer.Argument(help="Path of a checkpoint, or of a folder of checkpoints.")]
+_LOG_COUNTS = ("frames", "bytes", "torn_bytes")
 _LIMIT_HELP = "Maximum size of one chunk, in bytes. [default: 256 MiB for checkpoints of dm-reverb, none for others]"
 
 
@@ -118,22 +119,32 @@ def verify(
     json: Json = False,
     limit_bytes: Annotated[int | None, typer.Option(help=_LIMIT_HELP)] = None,
 ) -> None:
-    """Read and check checkpoints completely. The exit status is 3 if one is damaged."""
-    results = []
+    """Read and check checkpoints, and the log after the newest good one. The exit status is 3 if one is damaged."""
+    results: list[dict[str, Any]] = []
     for one in _checkpoints(path):
         try:
             summary = _summary(one, _binding.checkpoint_verify(one, limit_bytes))
-            results.append({**summary, "error": None})
+            is_newest = all(result["error"] is not None for result in results)
+            log = _binding.checkpoint_verify_log(one) if is_newest else None
+            results.append({**summary, "log": log and dict(zip(_LOG_COUNTS, log, strict=True)), "error": None})
         except errors.DataLossError as error:
             results.append({"path": one, "error": str(error)})
     if json:
         output.print_json(results)
     else:
         for result in results:
-            items = sum(table["items"] for table in result.get("tables", []))
-            print(f"{result['path']}: " + (f"good, {items} items" if result["error"] is None else result["error"]))
+            print(f"{result['path']}: " + (result["error"] or _verified(result)))
     if any(result["error"] is not None for result in results):
         sys.exit(output.DAMAGED)
+
+
+def _verified(result: dict[str, Any]) -> str:
+    text = f"good, {sum(table['items'] for table in result['tables'])} items"
+    log = result["log"]
+    if log is None:
+        return text
+    torn = f"; a crash has torn {log['torn_bytes']} bytes that no sync covers" if log["torn_bytes"] else ""
+    return f"{text}; its log is good, {log['frames']} groups of changes in {output.human_bytes(log['bytes'])}{torn}"
 
 
 def _checkpoints(path: str) -> list[str]:

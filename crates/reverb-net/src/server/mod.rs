@@ -92,7 +92,7 @@ impl Server {
             runtime.spawn(run_maintenance(table.clone(), replay.clone()));
         }
         runtime.spawn(watch(Arc::downgrade(&replay)));
-        if let Some(store) = replay.store().filter(|store| store.interval().is_some() || store.status().log.is_some()) {
+        if let Some(store) = replay.store().filter(|store| store.interval().is_some() || store.log().is_some()) {
             runtime.spawn(save_when_due(replay.clone(), store.clone()));
         }
         let reloads = Reloads { tls: options.tls.clone(), access: options.access.clone() };

@@ -52,13 +52,17 @@ impl Store for SlowStore {
         self.failure.lock().clone()
     }
 
+    fn log(&self) -> Option<StoreLog> {
+        self.log.lock().clone()
+    }
+
     fn status(&self) -> StoreStatus {
         let since = SystemTime::now();
         let progress = |done_bytes| StoreProgress { path: "x".into(), since, done_bytes, total_bytes: 80 << 20 };
         StoreStatus {
             loading: self.done_bytes.lock().map(progress),
             last_error: self.failure(),
-            log: self.log.lock().clone(),
+            log: self.log(),
             ..Default::default()
         }
     }

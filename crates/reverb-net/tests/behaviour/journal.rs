@@ -4,10 +4,10 @@ use crate::common::wire::{self, Inserts, Samples};
 use crate::common::{
     self, Recorder, SOON, Told, addresses, dm_inserts, dm_reverb_client, eventually, queue, server, uniform,
 };
-use reverb_core::{Confirmation, TableChanges};
+use reverb_core::{Confirmation, Error, TableChanges};
 use reverb_formats::proto::schema::SampleStreamResponse;
 use reverb_net::client::{Client, Configure, Mutate, Reset};
-use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, sample_request};
+use reverb_net::replay_v1::proto::{WriteItem, WriteRequest, failure::Kind, sample_request};
 use reverb_service::DrawRequest;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -106,4 +106,93 @@ async fn streams_of_dm_reverb_commit_before_they_answer() {
         answered += samples.answer().await.unwrap().entries.len();
     }
     assert_eq!(journal.take(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_journal_refuses_what_both_protocols_send_until_it_is_open_again() {
+    let table = uniform("table");
+    let server = server(vec![table.clone()]);
+    let journal = Recorder::of(&table);
+    let refusal = Error::Storage("the log is closed".into());
+    let mut service = wire::connect(server.port()).await;
+    let mut inserts = Inserts::open(&mut service).await;
+    let (requests, stream) = mpsc::unbounded_channel();
+    let mut responses = service.write(UnboundedReceiverStream::new(stream)).await.unwrap().into_inner();
+    let item =
+        WriteItem { table: "table".into(), key: 101, priority: 1.0, chunk_key: 1, rows: 1, ..WriteItem::default() };
+    let write = |chunks| WriteRequest {
+        writer_id: 7,
+        first_sequence: 1,
+        chunks,
+        items: vec![item.clone()],
+        ..WriteRequest::default()
+    };
+    let mut dm_service = dm_inserts::connect(server.port()).await;
+    let dm_insert =
+        || vec![dm_inserts::request(&[dm_inserts::chunk(1, &[7])], &[dm_inserts::item("table", 5, 1)], &[])];
+    let client = Client::new(&addresses(&server)[0]);
+    let deadline = Some(Instant::now() + SOON);
+    let changes = TableChanges { max_size: Some(20), ..TableChanges::default() };
+
+    journal.refuse(Some(&refusal));
+    inserts.send(wire::insert(1, "table", 3));
+    assert_eq!(inserts.answer().await.unwrap().failure.unwrap().kind(), Kind::Storage);
+    requests.send(write(vec![wire::chunk(1, 1)])).unwrap();
+    let answer = responses.message().await.unwrap().unwrap();
+    assert_eq!(answer.failures[0].failure.as_ref().unwrap().kind(), Kind::Storage);
+    let (keys, status) = dm_inserts::talk(&mut dm_service, dm_insert()).await;
+    assert_eq!((keys, status.unwrap().message()), (vec![], "the log is closed"));
+    let mutated = client.call(Mutate::new("table", &[(5, 3.0)], &[5]), deadline).await;
+    assert_eq!(mutated.unwrap_err(), refusal);
+    assert_eq!(client.call(Configure { table: "table", changes: &changes }, deadline).await.unwrap_err(), refusal);
+    assert_eq!(client.call(Reset { table: "table" }, deadline).await.unwrap_err(), refusal);
+    assert_eq!((journal.take(), journal.confirmations()), (vec![], vec![]));
+
+    journal.refuse(None);
+    inserts.send(wire::insert(2, "table", 1));
+    assert!(inserts.answer().await.unwrap().failure.is_none());
+    requests.send(WriteRequest { first_sequence: 2, ..write(Vec::new()) }).unwrap();
+    assert_eq!(responses.message().await.unwrap().unwrap().count, 1);
+    // A writer whose stream breaks before it hears of the refusal sends the item again. Its stream did not end in order,
+    // since `requests` is still open.
+    drop(responses);
+    let again = tokio_stream::iter([write(vec![wire::chunk(1, 1)])]);
+    let mut responses = service.write(again).await.unwrap().into_inner();
+    assert_eq!(responses.message().await.unwrap().unwrap().count, 1);
+    assert!(dm_inserts::talk(&mut dm_service, dm_insert()).await.1.is_none());
+    assert_eq!(
+        journal.take(),
+        [
+            Told::Put(2_000_000),
+            Told::Put(101),
+            Told::Wrote(7, 2),
+            Told::Priority(101, 1.0),
+            Told::Wrote(7, 1),
+            Told::Put(5)
+        ]
+    );
+    client.call(Reset { table: "table" }, deadline).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_comes_back_is_not_told_that_an_item_is_kept_which_is_not() {
+    let table = uniform("table");
+    let server = server(vec![table.clone()]);
+    let journal = Recorder::of(&table);
+    let mut service = wire::connect(server.port()).await;
+    let item =
+        WriteItem { table: "table".into(), key: 101, priority: 1.0, chunk_key: 1, rows: 1, ..WriteItem::default() };
+    let (chunks, items) = (vec![wire::chunk(1, 1)], vec![item]);
+    let request = WriteRequest { writer_id: 7, first_sequence: 1, chunks, items, ..WriteRequest::default() };
+    journal.fail(&Error::Storage("it may or may not be there after a restart".into()));
+    let (requests, stream) = mpsc::unbounded_channel();
+    requests.send(request.clone()).unwrap();
+    let mut responses = service.write(UnboundedReceiverStream::new(stream)).await.unwrap().into_inner();
+    assert_eq!(responses.message().await.unwrap().unwrap().failures.len(), 1);
+    // The stream breaks. One that ends in order has no ledger any more, but `requests` is still open.
+    drop(responses);
+    let mut responses = service.write(tokio_stream::iter([request])).await.unwrap().into_inner();
+    let error = responses.message().await.unwrap_err();
+    assert_eq!(error.message(), "it may or may not be there after a restart");
+    assert!(table.with_table(|table| table.contains(101)));
 }

@@ -153,9 +153,9 @@ fn left(replay: &Replay) -> Vec<LeftClient> {
 }
 
 fn troubles(replay: &Replay) -> Vec<Trouble> {
-    let store = replay.store().map(|store| store.status()).unwrap_or_default();
-    let failure = store.last_error.map(Trouble::SaveFailed);
-    let log = store.log.iter().flat_map(Trouble::of_log);
+    let failure = replay.store().and_then(|store| store.failure()).map(Trouble::SaveFailed);
+    let log = replay.store().and_then(|store| store.log());
+    let log = log.iter().flat_map(Trouble::of_log);
     let memory = resident_bytes().zip(memory_limit()).filter(|(used, limit)| used / 9 >= limit / 10);
     let memory = memory.map(|(used, limit)| Trouble::Memory { used, limit });
     failure.into_iter().chain(log).chain(memory).collect()

@@ -5,7 +5,7 @@ use super::journal::Journal;
 use super::state::TableState;
 use crate::write_ledger::{LedgerState, Ledgers};
 use parking_lot::MutexGuard;
-use reverb_core::{Effect, TableSnapshot};
+use reverb_core::{Confirmation, Effect, Result, TableSnapshot};
 use std::sync::Arc;
 
 /// The state of some tables and of the ledgers of all writers, from which their later effects go on.
@@ -35,6 +35,11 @@ impl TableHandle {
             state.table.begin_journal();
             state.journal = Some(journal);
         });
+    }
+
+    /// Commits all effects that were noted so far.
+    pub(crate) fn commit(&self) -> Result<()> {
+        self.turn(|turn| turn.state.table.confirm(Confirmation::Synced)).1
     }
 
     /// Moves all effects that were noted so far to the end of `effects`.

@@ -12,15 +12,17 @@ use crate::log::Position;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result, Table, TableConfig, TableSnapshot};
 use reverb_service::write_ledger::Ledgers;
-use reverb_service::{Store, StoreStatus, TableHandle, snapshot_all};
+use reverb_service::{Store, StoreLog, StoreStatus, TableHandle, snapshot_all};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
-/// Time after a failed save before a save is due again that no interval asks for.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Time after a failed save before the next attempt to heal a closed log.
+const HEAL_TIME: Duration = Duration::from_secs(10);
+/// Time after a failed save before the next one that a long log asks for. Each leaves a segment.
+const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// Saves and loads the tables of one server. Implements [`Store`].
 #[derive(Debug)]
@@ -33,8 +35,16 @@ pub struct Checkpointer {
     log_place: LogPlace,
     /// Writes that log, after the restore.
     journal: OnceLock<Arc<LogJournal>>,
-    /// When a save is due that no interval asks for. `None` if the log asks for none.
-    next_save: Mutex<Option<Instant>>,
+    due: Mutex<Due>,
+}
+
+/// What makes a save due that no interval asks for, besides the log.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    /// Whether none was saved since a log was repeated.
+    after_start: bool,
+    /// When the last save failed.
+    failed_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -106,7 +116,7 @@ impl Checkpointer {
             board: StatusBoard::default(),
             log_place,
             journal: OnceLock::new(),
-            next_save: Mutex::default(),
+            due: Mutex::default(),
         })
     }
 
@@ -178,7 +188,7 @@ impl Checkpointer {
     /// Takes the journal of the tables. A checkpoint is due, unless the caller saves one.
     pub(super) fn begin_log(&self, journal: Arc<LogJournal>, is_saved: bool) {
         let _set_once = self.journal.set(journal);
-        *self.next_save.lock() = (!is_saved).then(Instant::now);
+        self.due.lock().after_start = !is_saved;
     }
 
     /// Saves the state of the tables at one moment, then removes older checkpoints beyond the number to keep. Saves run
@@ -192,7 +202,9 @@ impl Checkpointer {
         let mut begun = Instant::now();
         let saved = self.save_in_turn(tables, &mut begun);
         self.board.note_save(&saved, begun.elapsed());
-        *self.next_save.lock() = saved.is_err().then(|| Instant::now() + PAUSE);
+        let mut due = self.due.lock();
+        due.failed_at = saved.is_err().then(Instant::now);
+        due.after_start &= saved.is_err();
         saved
     }
 
@@ -360,15 +372,17 @@ impl Store for Checkpointer {
 
     fn wants_save(&self) -> bool {
         let Some(journal) = self.journal.get() else { return false };
-        match *self.next_save.lock() {
-            Some(next) => next <= Instant::now(),
-            None => journal.wants_save(),
-        }
+        let Due { after_start, failed_at } = *self.due.lock();
+        let pause = if journal.is_closed() { HEAL_TIME } else { RETRY_TIME };
+        failed_at.is_none_or(|at| at.elapsed() >= pause) && (after_start || journal.wants_save())
+    }
+
+    fn log(&self) -> Option<StoreLog> {
+        self.journal.get()?.status()
     }
 
     fn status(&self) -> StoreStatus {
-        let log = self.journal.get().and_then(|journal| journal.status());
-        StoreStatus { log, ..self.board.status(&*self.disk, &self.options.root) }
+        StoreStatus { log: self.log(), ..self.board.status(&*self.disk, &self.options.root) }
     }
 
     fn close(&self) -> Result<()> {

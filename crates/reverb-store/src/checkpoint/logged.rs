@@ -6,7 +6,7 @@ use super::options::{Definitions, Durability};
 use super::restore::{Loaded, LoadedTable, find};
 use super::{folder, load};
 use crate::durable::{LogJournal, LogPlace, Target, repeat};
-use crate::log::Id;
+use crate::log::{Fence, Id};
 use reverb_core::published_room::Tally;
 use reverb_core::{Error, Replay, Result, Table, TableChanges, TableConfig};
 use reverb_service::TableHandle;
@@ -55,13 +55,15 @@ impl Checkpointer {
     ) -> Result<Option<PathBuf>> {
         let here: Vec<_> = tables.iter().map(|table| table.with_table(|table| table.config().clone())).collect();
         let options = self.options();
+        // Before the load: until then, another server may save checkpoints and remove what they replace.
+        let fence = Fence::claim(place.disk.clone(), &place.folder)?;
         let loaded = load()?;
         let is_own = |loaded: &&Loaded| options.load.path.is_none() && loaded.path.parent() == Some(&options.root);
         let from = loaded.as_ref().filter(is_own).and_then(|loaded| loaded.log);
         let mut restart = Restart::new(loaded, &here)?;
         let find = |name: &str| options.load.target_name(name).map(|name| find(&here, name)).transpose();
         let target = Target { tables: &mut restart.replays, find: &find, ledgers };
-        let repeated = repeat(place, from, target, options.accept_loss)?;
+        let repeated = repeat((place, fence), from, target, options.accept_loss)?;
         if repeated.is_broken {
             restart = Restart::new(load()?, &here)?;
         }

@@ -36,5 +36,5 @@ pub use checkpointer::Checkpointer;
 pub use definition::OptionTexts;
 pub use load::SizeLimit;
 pub use options::{CheckpointOptions, Definitions, Durability, LoadOptions};
-pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify};
+pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify, verify_log};
 pub use restore::{Plan, PlannedTable};

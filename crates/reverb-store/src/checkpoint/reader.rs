@@ -3,6 +3,8 @@
 use super::folder::checkpoints;
 use super::load::{SizeLimit, read_checkpoint, read_tables};
 use crate::disk::{Disk, RealDisk};
+use crate::durable;
+use crate::log::Recovered;
 use reverb_core::{Error, ItemView, Result, TableInfo};
 use reverb_formats::table::TableRecord;
 use reverb_service::Batch;
@@ -66,6 +68,16 @@ pub fn verify(path: &Path, limit: SizeLimit) -> Result<Summary> {
         .into_iter()
         .map(|table| TableSummary { status: to_status(&table.record, table.items), items: Some(table.items) });
     Ok(Summary { path: path.into(), is_ours, tables: tables.collect() })
+}
+
+/// Reads and checks the log of the changes after a checkpoint, if the checkpoint names one.
+///
+/// # Errors
+/// [`Error::DataLoss`] if the log is missing or damaged; [`Error::Storage`] if it cannot be read.
+pub fn verify_log(path: &Path) -> Result<Option<Recovered>> {
+    let (_, sidecar) = read_tables(&RealDisk, path)?;
+    let (Some(log), Some(folder)) = (sidecar.and_then(|sidecar| sidecar.log), path.parent()) else { return Ok(None) };
+    durable::check(&RealDisk, folder, log.position()?).map(Some)
 }
 
 fn to_status(record: &TableRecord, items: u64) -> TableStatus {

@@ -180,6 +180,11 @@ impl LogJournal {
         }
     }
 
+    /// Whether a failure has closed the log.
+    pub fn is_closed(&self) -> bool {
+        self.log().failure().is_some()
+    }
+
     /// Whether a checkpoint should be saved: the log is closed, or it has grown.
     pub fn wants_save(&self) -> bool {
         let Some(status) = self.log().status() else { return false };
@@ -230,9 +235,13 @@ impl LogJournal {
         self.log.read().clone()
     }
 
-    /// Drops what the tables have noted, which no log will have, and says so once.
-    fn drop_notes(&self, cause: &Error) {
+    /// Drops what the tables have noted, which no log will have, and says so once. Returns false if another log has taken
+    /// the place of the closed one: what was noted is for that one.
+    fn drop_notes(&self, closed: &Arc<Log>, cause: &Error) -> bool {
         let mut repair = self.repair.lock();
+        if !Arc::ptr_eq(closed, &self.log()) {
+            return false;
+        }
         if !std::mem::replace(&mut repair.has_warned, true) {
             tracing::warn!("updates of priorities and receipts are in memory only: {cause}");
         }
@@ -243,6 +252,7 @@ impl LogJournal {
                 effects.clear();
             });
         }
+        true
     }
 }
 
@@ -262,18 +272,20 @@ impl Journal for LogJournal {
     }
 
     fn commit(&self, confirmation: Confirmation) -> Result<()> {
-        let log = self.log();
-        let kept = match confirmation {
-            Confirmation::Nothing => return Ok(()),
-            Confirmation::Written => log.commit_written(self),
-            Confirmation::Synced => log.commit(self),
-        };
-        let Err(error) = kept else { return Ok(()) };
-        if log.failure().is_some() {
-            self.drop_notes(&error);
+        loop {
+            let log = self.log();
+            let kept = match confirmation {
+                Confirmation::Nothing => return Ok(()),
+                Confirmation::Written => log.commit_written(self),
+                Confirmation::Synced => log.commit(self),
+            };
+            let Err(error) = kept else { return Ok(()) };
+            if log.failure().is_some() && !self.drop_notes(&log, &error) {
+                continue;
+            }
+            // Updates and receipts go on without a log.
+            return if confirmation == Confirmation::Written { Ok(()) } else { Err(error) };
         }
-        // Updates and receipts go on without a log.
-        if confirmation == Confirmation::Written { Ok(()) } else { Err(error) }
     }
 }
 

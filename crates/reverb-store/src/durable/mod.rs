@@ -10,4 +10,4 @@ mod journal;
 mod restart;
 
 pub use journal::{LogJournal, LogPlace};
-pub use restart::{Repeated, Target, clear, repeat};
+pub use restart::{Repeated, Target, check, clear, repeat};

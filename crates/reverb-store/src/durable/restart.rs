@@ -4,8 +4,9 @@
 //! loss: then its segments are renamed, and stay.
 
 use super::journal::LogPlace;
+use crate::disk::Disk;
 use crate::effects::{EffectDecoder, Record};
-use crate::log::{Fence, Position, Start, oldest, recover, remove_from, set_aside, verify};
+use crate::log::{Fence, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
 use bytes::Bytes;
 use reverb_core::{Error, Replay, Result};
 use reverb_service::write_ledger::Ledgers;
@@ -38,21 +39,24 @@ pub struct Target<'a> {
     pub ledgers: &'a Ledgers,
 }
 
-/// Claims the folder, and repeats its log from the epoch that the loaded checkpoint names; `None` if none was loaded, or
-/// if it names none. With `accept_loss`, a log that cannot be repeated is set aside: what was repeated of it counts.
+/// Repeats the log in a folder, which the caller has claimed before it has loaded a checkpoint, from the epoch that this
+/// checkpoint names; `None` if none was loaded, or if it names none. With `accept_loss`, a log that cannot be repeated is
+/// set aside: what was repeated of it counts.
 ///
 /// # Errors
 /// [`Error::DataLoss`], naming the files, if the log is damaged, is missing or belongs to no checkpoint;
 /// [`Error::Storage`] if a file cannot be read or changed; those of `find`.
-pub fn repeat(place: &LogPlace, from: Option<Position>, target: Target<'_>, accept_loss: bool) -> Result<Repeated> {
+pub fn repeat(
+    (place, fence): (&LogPlace, Arc<Fence>),
+    from: Option<Position>,
+    target: Target<'_>,
+    accept_loss: bool,
+) -> Result<Repeated> {
     let LogPlace { disk, folder, boot_id, .. } = place;
-    let fence = Fence::claim(disk.clone(), folder)?;
     let mut repeat = Repeat { from, decoder: EffectDecoder::new(), target, places: Vec::new(), is_broken: false };
     let repeated = match oldest(&**disk, folder) {
         Ok(None) if from.is_none() => Ok(None),
-        Ok(None) => {
-            Err(Error::DataLoss(format!("the log that the checkpoint names is missing in {}", folder.display())))
-        }
+        Ok(None) => Err(missing(folder)),
         Ok(Some(first)) => match from {
             Some(from) => recover(&fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame))
                 .map(|found| Some(found.next)),
@@ -100,6 +104,22 @@ pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Res
         cleared => cleared,
     }?;
     Ok(true)
+}
+
+/// Reads a log as a restart from a checkpoint would, and changes nothing.
+///
+/// # Errors
+/// [`Error::DataLoss`], naming the files, if it is missing or damaged; [`Error::Storage`] if a file cannot be read.
+pub fn check(disk: &dyn Disk, folder: &Path, from: Position) -> Result<Recovered> {
+    if oldest(disk, folder)?.is_none() {
+        return Err(missing(folder));
+    }
+    let mut decoder = EffectDecoder::new();
+    verify(disk, folder, from, boot_id(), &mut |_, frame| decoder.decode(frame, &mut |_| Ok(())))
+}
+
+fn missing(folder: &Path) -> Error {
+    Error::DataLoss(format!("the log that the checkpoint names is missing in {}", folder.display()))
 }
 
 /// Removes a log that has no changes from a position on.

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Memory that the reader of the log needs for the chunks of a window, and about how much of it for a chunk without data.
 const WINDOW_BYTES: u64 = 256 << 20;
 const CHUNK_BYTES: u64 = 128;
-/// Data of so many bytes is written to the log from the memory of the chunk. Copying less takes no longer than the entry
-/// in the list of pieces, through which it passes the checksum and the kernel.
+/// Data of so many bytes is written to the log from the memory of the chunk. Less is copied: an entry in the lists of
+/// pieces and of the kernel, and the 32 bytes that sharing adds to the data, are not worth it.
 const PIECE_BYTES: usize = 4096;
 
 /// Bits of a place that count the chunks of a window. It has at most 2^21 and those of one item, which has less than 2^22
@@ -101,6 +101,7 @@ impl LoggedChunks {
         self.memory_bytes += CHUNK_BYTES + data_bytes as u64;
         let number = self.count;
         self.count += 1;
+        debug_assert_eq!(number >> NUMBER_BITS, 0);
         chunk.set_log_place(self.window << NUMBER_BITS | number);
         Ok(number)
     }

@@ -3,7 +3,9 @@
 use crate::content::{decode, show, show_effect};
 use crate::world::{chunks, put, put_slices, transition, transition_layout};
 use bytes::Bytes;
-use reverb_core::{Chunk, Effect, Error};
+use reverb_core::{
+    Chunk, DType, Effect, EpisodeIds, Error, ItemView, Layout, Slice, StepRange, Trajectory, TrajectoryColumn,
+};
 use reverb_store::effects::{Begin, EffectDecoder, EffectEncoder, Record};
 use reverb_store::log::Payload;
 use std::sync::Arc;
@@ -94,6 +96,35 @@ fn chunks_before_the_end_of_a_window_are_forgotten() {
     let results = frames.map(|frame| decode(&mut decoder, frame).map(|records| records.len()));
     let error = results[3].as_ref().unwrap_err().to_string();
     assert!(results[..3].iter().all(Result::is_ok) && error.contains("of 0 chunks"), "{error}");
+}
+
+/// The memory of the chunks is never touched: they are not copied, and nothing reads them.
+#[test]
+fn chunks_are_logged_again_once_a_reader_had_to_keep_many_bytes() {
+    let layout = Arc::new(Layout::new(1, [(DType::UInt8, smallvec::smallvec![64 << 20], 0)]).unwrap());
+    let data = Bytes::from(vec![0; 64 << 20]);
+    let chunk = |key| {
+        let (episodes, steps) = (EpisodeIds::Same(key), StepRange::default());
+        Arc::new(Chunk::new(key, episodes, steps, layout.clone(), data.clone()).unwrap())
+    };
+    let chunks: Vec<_> = (0..5).map(chunk).collect();
+    let mut log = OneTable::new();
+    log.begin();
+    let mut size = |effect: Effect| {
+        let mut payload = Payload::default();
+        log.0.put_effects(&mut payload, 0, &[effect]).unwrap();
+        (payload.len() / data.len(), payload.own()[..3].to_vec())
+    };
+    (0..3).for_each(|index| assert_eq!(size(put(1, &chunks[index])).0, 1));
+    assert_eq!(size(put(2, &chunks[0])), (0, vec![4, 0, 16]));
+    assert_eq!(size(put(3, &chunks[3])).0, 1);
+    assert_eq!(size(put(4, &chunks[0])), (1, vec![4, 0, 2]), "the window was full");
+    let slices = chunks.iter().map(|chunk| Slice { chunk: chunk.clone(), column: 0, offset: 0, length: 1 });
+    let columns = vec![TrajectoryColumn { slices: slices.collect(), squeeze: false }];
+    let trajectory = Trajectory::columns(columns).unwrap();
+    let item = ItemView { key: 5, priority: 1.0, times_sampled: 0, inserted_at: 5, trajectory };
+    assert_eq!(size(Effect::Put(item.clone())).0, 4, "an item does not end a window");
+    assert_eq!(size(Effect::Put(item)), (5, vec![4, 0, 2]));
 }
 
 #[test]

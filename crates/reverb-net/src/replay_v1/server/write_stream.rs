@@ -235,6 +235,10 @@ impl WriteStreamTask {
         if gaps > MAX_GAPS {
             return Err(Error::invalid(format!("more than {MAX_GAPS} sequence numbers of items are missing")));
         }
+        if !inserted.is_empty() {
+            // The stream before may have ended while they were being committed, or because they could not be.
+            self.replay.commit()?;
+        }
         for (index, (sequence, item)) in (request.first_sequence..).zip(&request.items).enumerate() {
             if index % ITEMS_BEFORE_OTHERS == ITEMS_BEFORE_OTHERS - 1 {
                 yield_now().await;
@@ -288,8 +292,11 @@ impl WriteStreamTask {
                     }
                 }
                 Err(error) => {
-                    // The item is not sent again, so the ledger counts its number as done.
-                    self.guard.ledger.add(sequence);
+                    // The item is not sent again, so the ledger counts its number as done. One that was only refused
+                    // for a while is sent again by a writer that does not hear of it.
+                    if !matches!(error, Error::Storage(_)) {
+                        self.guard.ledger.add(sequence);
+                    }
                     response.failures.push(WriteFailure { sequence, failure: Some(to_failure(&error)) });
                 }
             }
