@@ -243,7 +243,8 @@ impl Checkpointer {
         let write = |disk: &dyn Disk| self.write(disk, (&saving, &path), snapshots, &state.defined, log);
         let bytes = self.board.saving(disk, &path, write).inspect_err(|_| {
             if let Some(journal) = journal {
-                journal.not_saved();
+                // A name that could not be synced may stay.
+                journal.not_saved(!matches!(folder::files_of(disk, &path), Ok(None)));
             }
             if let Err(left) = folder::remove_files(disk, &saving) {
                 tracing::warn!("an incomplete checkpoint could not be removed: {left}");

@@ -299,7 +299,7 @@ fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
         owner.commit();
         let story = Story { has_failed: false, noted: 3, ..owner.story.clone() };
         disk.fail(0, Fault::Short, false);
-        let successor = owner.log.successor().unwrap();
+        let successor = owner.log.successor(1).unwrap();
         drop(owner);
         let mut second = Owner::start(&disk, Mode::Power, successor, story).unwrap();
         // Killed before the checkpoint of its start is finished: the older one and its log are whole.
