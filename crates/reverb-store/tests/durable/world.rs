@@ -9,6 +9,7 @@ use reverb_service::{Arrival, Call, TableHandle, snapshot_all};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, Durability, LoadOptions};
 use reverb_store::durable::LogPlace;
 use reverb_store::log::{Id, Mode};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -47,7 +48,10 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
+        // The threads of servers that were dropped may still make files.
+        while let Err(error) = std::fs::remove_dir_all(&self.0) {
+            assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
+        }
     }
 }
 

@@ -21,6 +21,9 @@ pub type Names = BTreeMap<OsString, Node>;
 /// A change of something that starts out as `T`.
 pub trait Change: Clone {
     type Of: Clone;
+    /// Whether a sync that fails leaves what it should have synced unsynced for ever: a system forgets data that it could
+    /// not write, and reports it once.
+    const IS_FORGOTTEN: bool;
 
     fn apply(&self, to: &mut Self::Of);
 
@@ -62,6 +65,7 @@ pub type Folder = Content<Naming>;
 
 impl Change for Write {
     type Of = Vec<u8>;
+    const IS_FORGOTTEN: bool = true;
 
     fn apply(&self, content: &mut Vec<u8>) {
         match self {
@@ -98,6 +102,7 @@ impl Change for Write {
 
 impl Change for Naming {
     type Of = Names;
+    const IS_FORGOTTEN: bool = false;
 
     fn apply(&self, names: &mut Names) {
         match self {
@@ -131,12 +136,15 @@ impl<C: Change> Content<C> {
         std::mem::take(&mut self.unsynced)
     }
 
-    /// Ends a sync. A system forgets what it could not write, and reports it once.
-    pub fn end_sync(&mut self, changes: &[(u64, C)], is_ok: bool) {
+    /// Ends a sync.
+    pub fn end_sync(&mut self, mut changes: Vec<(u64, C)>, is_ok: bool) {
         if is_ok {
             changes.iter().for_each(|(_, change)| change.apply(&mut self.synced));
-        } else if let Some((first, _)) = changes.first() {
-            self.lost.get_or_insert(*first);
+        } else if C::IS_FORGOTTEN {
+            self.lost = self.lost.or(changes.first().map(|(number, _)| *number));
+        } else {
+            changes.append(&mut self.unsynced);
+            self.unsynced = changes;
         }
     }
 

@@ -72,7 +72,7 @@ impl CrashDisk {
             begun.send(()).unwrap();
             ends.recv().unwrap();
         }
-        self.state().files[file].end_sync(&unsynced, result.is_ok());
+        self.state().files[file].end_sync(unsynced, result.is_ok());
         result.map(drop)
     }
 
@@ -194,7 +194,7 @@ impl Disk for CrashDisk {
         let folder = self.folder(path)?;
         let mut state = self.state();
         let unsynced = state.folders[folder].take_unsynced();
-        state.folders[folder].end_sync(&unsynced, result.is_ok());
+        state.folders[folder].end_sync(unsynced, result.is_ok());
         result.map(drop)
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// What a disk does at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The call fails with this error. A sync that fails leaves what it should have synced unsynced for ever.
+    /// The call fails with this error. A sync of a file that fails leaves what it should have synced unsynced for ever.
     Error(i32),
     /// The process ends: the call does nothing.
     Ends,
