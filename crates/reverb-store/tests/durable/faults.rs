@@ -3,7 +3,7 @@
 use crate::crash_disk::{Fault, LEFT};
 use crate::life::{Life, calls, every};
 use crate::story::Op;
-use crate::world::{BOOTS, ITEMS, Server};
+use crate::world::{BOOTS, Server};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
@@ -70,14 +70,7 @@ impl Life {
     /// the number of calls.
     fn meet_in_repair(&mut self, (fault, for_ever): (Fault, bool), call: u64, then: Then) -> (bool, u64) {
         let disk = self.disk.clone();
-        let server = self.start(&disk, BOOTS[0]).unwrap();
-        self.make(&server, &calls(100));
-        disk.fail(0, Fault::Error(libc::EIO), false);
-        self.make(
-            &server,
-            &[Op::Insert(ITEMS, 900, 1.0), Op::Insert(ITEMS, 901, 1.0), Op::Update(ITEMS, vec![(106, 8.0)])],
-        );
-        assert!(server.is_closed());
+        let server = self.start_closed();
         let before = disk.calls();
         disk.fail(call, fault, for_ever);
         self.make(&server, &[Op::Save]);

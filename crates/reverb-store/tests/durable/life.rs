@@ -1,6 +1,6 @@
 //! The life of a server: it fills segments, saves, and does all that is logged.
 
-use crate::crash_disk::CrashDisk;
+use crate::crash_disk::{CrashDisk, Fault};
 use crate::story::{Op, Story};
 use crate::world::{BOOTS, Folder, ITEMS, PRIORITIZED, QUEUE, Server, THRICE, options};
 use reverb_core::Result;
@@ -45,8 +45,12 @@ impl Life {
 
     /// The same life up to now, on a disk of its own.
     pub fn again(&self) -> Self {
-        let (folder, disk) = (self.folder.clone(), self.disk.after_kill());
-        Self { folder, disk, story: self.story.clone(), mode: self.mode }
+        self.on(&self.disk.after_kill())
+    }
+
+    /// The same life up to now, on another disk.
+    pub fn on(&self, disk: &CrashDisk) -> Self {
+        Self { folder: self.folder.clone(), disk: disk.clone(), story: self.story.clone(), mode: self.mode }
     }
 
     pub fn options(&self) -> CheckpointOptions {
@@ -56,6 +60,17 @@ impl Life {
 
     pub fn start(&self, disk: &CrashDisk, boot: Id) -> Result<Server> {
         Server::start_on(disk, self.options(), boot)
+    }
+
+    /// Starts a server, makes calls, and lets a fault close its log.
+    pub fn start_closed(&mut self) -> Server {
+        let server = self.start(&self.disk, BOOTS[0]).unwrap();
+        self.make(&server, &calls(100));
+        self.disk.fail(0, Fault::Error(libc::EIO), false);
+        let insert = |key| Op::Insert(ITEMS, key, 1.0);
+        self.make(&server, &[insert(900), insert(901), Op::Update(ITEMS, vec![(106, 8.0)])]);
+        assert!(server.is_closed());
+        server
     }
 
     /// Makes the calls until the process has ended.

@@ -2,6 +2,7 @@
 
 #[path = "../common/crash_disk/mod.rs"]
 mod crash_disk;
+mod ends;
 mod faults;
 mod life;
 mod model;

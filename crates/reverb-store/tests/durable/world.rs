@@ -23,8 +23,8 @@ const SEGMENT: u64 = 2048;
 const WRITER: u64 = 7;
 /// Maximum number of items of the first two tables. The others are never full.
 pub const SIZE: u64 = 6;
-/// Two boots of the system.
-pub const BOOTS: [Id; 2] = [[1; 16], [2; 16]];
+/// Boots of the system.
+pub const BOOTS: [Id; 3] = [[1; 16], [2; 16], [3; 16]];
 
 /// The tables: of random draws, of draws by priority, each item once, each item three times.
 pub const ITEMS: usize = 0;
