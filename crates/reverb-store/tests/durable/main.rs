@@ -4,8 +4,10 @@
 mod crash_disk;
 mod ends;
 mod faults;
+mod fork;
 mod life;
 mod model;
+mod random;
 mod restarts;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod service;
