@@ -6,7 +6,7 @@
 use super::journal::LogPlace;
 use crate::disk::Disk;
 use crate::effects::{EffectDecoder, Record};
-use crate::log::{Fence, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
+use crate::log::{Fence, Id, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
 use bytes::Bytes;
 use reverb_core::{Error, Replay, Result};
 use reverb_service::write_ledger::Ledgers;
@@ -58,7 +58,8 @@ pub fn repeat(
         Ok(None) if from.is_none() => Ok(None),
         Ok(None) => Err(missing(folder)),
         Ok(Some(first)) => match from {
-            Some(from) => recover(&fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame))
+            Some(from) => check_begin(&**disk, folder, from, *boot_id)
+                .and_then(|()| recover(&fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame)))
                 .map(|found| Some(found.next)),
             None => remove_unchanged(place, first).map(|()| None),
         },
@@ -114,8 +115,30 @@ pub fn check(disk: &dyn Disk, folder: &Path, from: Position) -> Result<Recovered
     if oldest(disk, folder)?.is_none() {
         return Err(missing(folder));
     }
+    check_begin(disk, folder, from, boot_id())?;
     let mut decoder = EffectDecoder::new();
     verify(disk, folder, from, boot_id(), &mut |_, frame| decoder.decode(frame, &mut |_| Ok(())))
+}
+
+/// Checks that the first frame is there of the epoch that a checkpoint names. It has the ledgers, and was synced before the
+/// checkpoint was saved, so that no crash has torn it.
+fn check_begin(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<()> {
+    let mut is_there = false;
+    let read = verify(disk, folder, from, boot_id, &mut |lsn, _| {
+        is_there = lsn == from.lsn;
+        // No other frame is read.
+        Err(Error::Cancelled("the first frame was read".into()))
+    });
+    match read {
+        Err(error) if !matches!(error, Error::Cancelled(_)) => Err(error),
+        _ if is_there => Ok(()),
+        _ => Err(Error::DataLoss(format!(
+            "the log in {} does not have frame {} with which epoch {} begins",
+            folder.display(),
+            from.lsn,
+            from.epoch
+        ))),
+    }
 }
 
 fn missing(folder: &Path) -> Error {
