@@ -57,8 +57,8 @@ fn end_at(life: &mut Life, call: u64) -> bool {
 }
 
 /// Ends lives at calls in turn, and checks what is left. Returns the number of calls.
-fn end_at_all(life: &Life, end: End, check: &dyn Fn(&Life, u64), offset: u64) -> u64 {
-    for call in every(offset) {
+fn end_at_all(life: &Life, end: End, check: &dyn Fn(&Life, u64), offset: usize) -> u64 {
+    for call in every(offset, 1).map(|call| call as u64) {
         let mut life = life.again();
         let ended = catch_unwind(AssertUnwindSafe(|| {
             let has_ended = end(&mut life, call);
@@ -87,7 +87,7 @@ fn a_process_that_is_killed_at_any_call_loses_nothing_that_was_confirmed() {
     for mode in [Mode::Process, Mode::Power] {
         let check = |life: &Life, _| drop(life.check_killed());
         let begins = [Life::new(mode), Life::lived(mode)];
-        let calls = [0, 1].map(|offset| end_at_all(&begins[offset], end_at, &check, offset as u64));
+        let calls = [0, 1].map(|offset| end_at_all(&begins[offset], end_at, &check, offset));
         assert!(calls.iter().all(|calls| *calls > 150), "{calls:?}");
     }
 }

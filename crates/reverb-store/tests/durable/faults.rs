@@ -110,9 +110,9 @@ impl Life {
 type Meet = fn(&mut Life, (Fault, bool), u64, Then) -> (bool, u64);
 
 /// Lets calls of a life fail, each in a life of its own. Returns how many did.
-fn meet_all(life: &Life, meet: Meet, fault: (Fault, bool), then: Then, offset: u64) -> u64 {
+fn meet_all(life: &Life, meet: Meet, fault: (Fault, bool), then: Then, offset: usize) -> u64 {
     let mut failures = 0;
-    for call in every(offset) {
+    for call in every(offset, 1).map(|call| call as u64) {
         let mut life = life.again();
         let met = catch_unwind(AssertUnwindSafe(|| meet(&mut life, fault, call, then)));
         let (has_failed, calls) = met.unwrap_or_else(|_| panic!("{fault:?} at call {call}, then {then:?}"));
@@ -128,7 +128,7 @@ fn meet_all_faults(life: &Life, meet: Meet) {
     let mut failures = 0;
     for (index, fault) in FAULTS.into_iter().enumerate() {
         for then in [Then::Killed, Then::Healed] {
-            failures += meet_all(life, meet, fault, then, 2 * index as u64 + then as u64);
+            failures += meet_all(life, meet, fault, then, 2 * index + then as usize);
         }
     }
     assert!(failures > 50, "{failures}");
@@ -158,7 +158,7 @@ fn a_restarted_server_in_mode_power_meets_faults() {
 fn short_writes_are_continued() {
     for mode in [Mode::Process, Mode::Power] {
         for (index, fault) in HARMLESS.into_iter().enumerate() {
-            meet_all(&Life::new(mode), Life::meet, fault, Then::Killed, index as u64);
+            meet_all(&Life::new(mode), Life::meet, fault, Then::Killed, index);
         }
     }
 }

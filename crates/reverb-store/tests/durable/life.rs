@@ -12,13 +12,14 @@ use std::time::Duration;
 /// Short, so that syncs come in between.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Each so many calls of a disk are tried, in an ordinary run.
-const STRIDE: u64 = 16;
+/// One of so many calls of a disk is tried in an ordinary run.
+const STRIDE: usize = 16;
 
-/// Some calls of a disk, by their numbers. Runs with other offsets try the others.
-pub fn every(offset: u64) -> impl Iterator<Item = u64> {
-    let stride = std::env::var("REVERB_CRASH_STRIDE").map_or(STRIDE, |text| text.parse().unwrap());
-    (offset % stride..).step_by(stride as usize)
+/// Some numbers of things to try, such as calls of a disk. Runs with other offsets try the others. Where a thing has many
+/// `parts` and each takes a try, an ordinary run tries fewer.
+pub fn every(offset: usize, parts: usize) -> impl Iterator<Item = usize> {
+    let stride = std::env::var("REVERB_CRASH_STRIDE").map_or(STRIDE * parts, |text| text.parse().unwrap());
+    (offset % stride..).step_by(stride)
 }
 
 /// A disk and what was said of it.

@@ -1,5 +1,6 @@
 //! Servers with a log: what was confirmed is there after a restart.
 
+mod bits;
 #[path = "../common/crash_disk/mod.rs"]
 mod crash_disk;
 mod ends;

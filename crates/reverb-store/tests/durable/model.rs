@@ -18,6 +18,12 @@ pub struct Contents {
     written: Vec<(u64, u64)>,
 }
 
+impl Contents {
+    pub fn without_writers(self) -> Self {
+        Self { written: Vec::new(), ..self }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
     /// No two items have the same.

@@ -61,6 +61,15 @@ impl Story {
         &self.past[table].last().unwrap().model
     }
 
+    /// The same story, in which the calls after those of an earlier story were not confirmed.
+    pub fn confirmed_as(&self, earlier: &Self) -> Self {
+        let mut story = self.clone();
+        for (past, earlier) in story.past.iter_mut().zip(&earlier.past) {
+            past[earlier.len()..].iter_mut().for_each(|moment| moment.confirmed_at = None);
+        }
+        story
+    }
+
     /// The serials of the items of a table whose draws were not received, one for each draw.
     pub fn in_flight(&self, table: usize) -> Vec<u64> {
         self.flights.iter().filter(|flight| flight.0 == table).map(|flight| flight.1).collect()
@@ -218,5 +227,14 @@ impl Story {
             vec![Moment { confirmed_at: Some(0), is_on_disk: true, ..moment.clone() }]
         });
         Self { mode: self.mode, past: past.collect(), flights: Vec::new(), failures: 0 }
+    }
+
+    /// Checks what a server has whose log was set aside: nothing invented. The ledgers may have gone with the log.
+    pub fn check_without_log(&self, server: &Server) {
+        for (table, past) in self.past.iter().enumerate() {
+            let found = contents_of(server, table).without_writers();
+            let is_it = |moment: &Moment| moment.model.contents().without_writers() == found;
+            assert!(past.iter().any(is_it), "table {table} never was {found:?}");
+        }
     }
 }
