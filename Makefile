@@ -198,6 +198,10 @@ fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SEC
 	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
 	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-store -p reverb-net --test fuzz -- --nocapture --test-threads 1
 
+crashes: ## Faults, ends and losses of power at each call of the disk, damage to each bit, a million calls with restarts
+	@command -v cargo >/dev/null || { echo "these tests need cargo on PATH" >&2; exit 1; }
+	REVERB_CRASH_STRIDE=1 cargo test -p reverb-store --test durable -- --include-ignored
+
 HOST = $(shell rustc +nightly -vV 2>/dev/null | sed -n 's/^host: //p')
 define nightly
 	@cargo +nightly --version >/dev/null 2>&1 || { \
