@@ -53,7 +53,7 @@ pub fn repeat(
     accept_loss: bool,
 ) -> Result<Repeated> {
     let LogPlace { disk, folder, boot_id, .. } = place;
-    let mut repeat = Repeat { from, decoder: EffectDecoder::new(), target, places: Vec::new(), is_broken: false };
+    let mut repeat = Repeat { decoder: EffectDecoder::new(), target, places: Vec::new(), epochs: 0, is_broken: false };
     let repeated = match oldest(&**disk, folder) {
         Ok(None) if from.is_none() => Ok(None),
         Ok(None) => Err(missing(folder)),
@@ -120,12 +120,12 @@ pub fn check(disk: &dyn Disk, folder: &Path, from: Position) -> Result<Recovered
     verify(disk, folder, from, boot_id(), &mut |_, frame| decoder.decode(frame, &mut |_| Ok(())))
 }
 
-/// Checks that the first frame is there of the epoch that a checkpoint names. It has the ledgers, and was synced before the
-/// checkpoint was saved, so that no crash has torn it.
+/// Checks that the first frame with changes is there of the epoch that a checkpoint names. It has the ledgers, and was
+/// synced before the checkpoint was saved, so that no crash has torn it.
 fn check_begin(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<()> {
     let mut is_there = false;
-    let read = verify(disk, folder, from, boot_id, &mut |lsn, _| {
-        is_there = lsn == from.lsn;
+    let read = verify(disk, folder, from, boot_id, &mut |_, _| {
+        is_there = true;
         // No other frame is read.
         Err(Error::Cancelled("the first frame was read".into()))
     });
@@ -133,10 +133,10 @@ fn check_begin(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<I
         Err(error) if !matches!(error, Error::Cancelled(_)) => Err(error),
         _ if is_there => Ok(()),
         _ => Err(Error::DataLoss(format!(
-            "the log in {} does not have frame {} with which epoch {} begins",
+            "the log in {} does not have the frame with which epoch {} begins, behind {}",
             folder.display(),
-            from.lsn,
-            from.epoch
+            from.epoch,
+            from.lsn
         ))),
     }
 }
@@ -173,25 +173,26 @@ fn put_aside(LogPlace { disk, folder, .. }: &LogPlace, why: &str) -> Result<()> 
 }
 
 struct Repeat<'a> {
-    from: Option<Position>,
     decoder: EffectDecoder,
     target: Target<'a>,
     /// Where the tables of the epoch are repeated, in the order of the log.
     places: Vec<Option<usize>>,
+    /// Number of epochs that have begun.
+    epochs: u64,
     is_broken: bool,
 }
 
 impl Repeat<'_> {
     fn frame(&mut self, lsn: u64, frame: Bytes) -> Result<()> {
-        let is_first = self.from.is_some_and(|from| from.lsn == lsn);
-        let Self { decoder, target: Target { tables, find, ledgers }, places, is_broken, .. } = self;
+        let Self { decoder, target: Target { tables, find, ledgers }, places, epochs, is_broken } = self;
         let repeated = decoder.decode(frame, &mut |record| match record {
             Record::Begin { tables: names, ledgers: states } => {
+                *epochs += 1;
                 *places = names.iter().map(|name| find(name)).collect::<Result<_>>()?;
                 states.iter().try_for_each(|state| ledgers.restore(state))
             }
             // The checkpoint before has these.
-            Record::First { .. } if !is_first => Ok(()),
+            Record::First { .. } if *epochs > 1 => Ok(()),
             Record::First { table, effect } | Record::Effect { table, effect } => {
                 if let reverb_core::Effect::Wrote { writer, sequence } = &effect {
                     ledgers.restore_written(writer, *sequence);
