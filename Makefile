@@ -24,7 +24,7 @@ IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow 
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-ray test test-rust test-python test-page fuzz asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo demo-ray test test-rust test-python test-page fuzz crashes asan tsan soak test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
 	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
 

@@ -142,7 +142,7 @@ fn each_bit_counts() {
     for (known, offset) in knowns().zip(0..) {
         let places = known.files.iter().flat_map(|(path, content)| (0..content.len() * 8).map(move |bit| (path, bit)));
         let places: Vec<_> = places.collect();
-        for place in every(5 * offset, 5).map_while(|place| places.get(place)) {
+        for place in every(5 * offset, 10).map_while(|place| places.get(place)) {
             let mut files = known.files.clone();
             files.get_mut(place.0).unwrap()[place.1 / 8] ^= 1 << (place.1 % 8);
             let at = format!("bit {} of {}", place.1, place.0.display());
@@ -159,7 +159,7 @@ fn each_length_counts() {
         let places =
             known.files.iter().flat_map(|(path, content)| (0..content.len()).map(move |length| (path, length)));
         let places: Vec<_> = places.collect();
-        for place in every(5 * offset, 1).map_while(|place| places.get(place)) {
+        for place in every(5 * offset, 2).map_while(|place| places.get(place)) {
             let mut files = known.files.clone();
             files.get_mut(place.0).unwrap().truncate(place.1);
             let at = format!("{} bytes of {}", place.1, place.0.display());
