@@ -24,7 +24,7 @@ IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow 
 comma := ,
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-ray test test-rust test-python test-page fuzz asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
+.PHONY: help demo demo-ray test test-rust test-python test-page fuzz crashes asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
 	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
 
@@ -197,6 +197,10 @@ test-page: $(PAGE)/node_modules/.installed ## Unit tests of the live page's scri
 fuzz: ## Damaged files and messages for every decoder, ten minutes for each; SECONDS=60 make fuzz: a minute
 	@command -v cargo >/dev/null || { echo "fuzzing needs cargo on PATH" >&2; exit 1; }
 	REVERB_FUZZ_SECONDS=$(or $(SECONDS),600) cargo test -p reverb-store -p reverb-net --test fuzz -- --nocapture --test-threads 1
+
+crashes: ## Faults, ends and losses of power at each call of the disk, damage to each bit, a million calls with restarts
+	@command -v cargo >/dev/null || { echo "these tests need cargo on PATH" >&2; exit 1; }
+	REVERB_CRASH_STRIDE=1 cargo test -p reverb-store --test durable -- --include-ignored
 
 HOST = $(shell rustc +nightly -vV 2>/dev/null | sed -n 's/^host: //p')
 define nightly

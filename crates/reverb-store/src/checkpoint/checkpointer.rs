@@ -14,6 +14,7 @@ use reverb_core::{Error, Result, Table, TableConfig, TableSnapshot};
 use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Store, StoreLog, StoreStatus, TableHandle, snapshot_all};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -242,7 +243,8 @@ impl Checkpointer {
         let write = |disk: &dyn Disk| self.write(disk, (&saving, &path), snapshots, &state.defined, log);
         let bytes = self.board.saving(disk, &path, write).inspect_err(|_| {
             if let Some(journal) = journal {
-                journal.not_saved();
+                // A name that could not be synced may stay.
+                journal.not_saved(!matches!(folder::files_of(disk, &path), Ok(None)));
             }
             if let Err(left) = folder::remove_files(disk, &saving) {
                 tracing::warn!("an incomplete checkpoint could not be removed: {left}");
@@ -266,8 +268,13 @@ impl Checkpointer {
         let root = &self.options.root;
         self.disk.create_dir_all(root).map_err(|error| storage_error("cannot create", root, &error))?;
         for folder in root.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
-            // Folders that this process may not open existed before, so they need no sync.
-            let _theirs = self.disk.sync_dir(folder);
+            match self.disk.sync_dir(folder) {
+                // Folders that this process may not open existed before, so they need no sync. Some systems cannot sync any.
+                Err(error) if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {
+                    return Err(storage_error("cannot sync", folder, &error));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::restart::Repeated;
 use crate::checkpoint::Durability;
 use crate::disk::LogDisk;
 use crate::effects::{Begin, EffectEncoder};
-use crate::log::{Fence, Log, LogOptions, Mode, Payload, Position, SEGMENT_BYTES, Source, remove_from};
+use crate::log::{Fence, Id, Log, LogOptions, Mode, Payload, Position, SEGMENT_BYTES, Source, boot_id, remove_from};
 use parking_lot::{Mutex, RwLock};
 use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot};
 use reverb_service::write_ledger::{LedgerState, Ledgers};
@@ -28,12 +28,14 @@ pub struct LogPlace {
     pub folder: PathBuf,
     /// Size of a segment in bytes.
     pub segment_bytes: u64,
+    /// Id of this boot of the system. `None` if it is not known.
+    pub boot_id: Option<Id>,
 }
 
 impl LogPlace {
-    /// A log in a folder, with segments of the usual size.
+    /// A log in a folder of this system, with segments of the usual size.
     pub fn new(disk: Arc<dyn LogDisk>, folder: PathBuf) -> Self {
-        Self { disk, folder, segment_bytes: SEGMENT_BYTES }
+        Self { disk, folder, segment_bytes: SEGMENT_BYTES, boot_id: boot_id() }
     }
 }
 
@@ -68,6 +70,8 @@ struct FirstFrame {
 struct Repair {
     /// The log that takes its place once a checkpoint is saved. The tables keep their notes for it.
     next: Option<Log>,
+    /// Number of logs that were to take its place.
+    attempts: u64,
     /// Whether an update was reported that no log has.
     has_warned: bool,
 }
@@ -129,11 +133,17 @@ impl LogJournal {
     fn begin_again(&self, closed: &Log) -> Result<(Position, Vec<TableSnapshot>)> {
         // Another server may have closed it.
         self.fence.check()?;
-        let options = log_options(&self.place, &self.durability);
-        let next = Log::start(self.fence.clone(), closed.successor()?, options)?.with_thread()?;
-        let position = next.began();
         let mut repair = self.repair.lock();
+        repair.attempts += 1;
+        let start = closed.successor(repair.attempts)?;
+        let next = Log::start(self.fence.clone(), start, log_options(&self.place, &self.durability))?;
+        let position = next.began();
         let snapshots = self.notes.lock().begin();
+        // A checkpoint of the epoch needs the ledgers in its first frame.
+        if let Err(error) = next.commit_synced(self) {
+            self.give_up(next);
+            return Err(error);
+        }
         repair.next = Some(next);
         Ok((position, snapshots))
     }
@@ -146,12 +156,11 @@ impl LogJournal {
     pub fn saved(&self, oldest: u64, checkpoint_bytes: u64) -> Result<()> {
         let mut repair = self.repair.lock();
         if let Some(next) = repair.next.take() {
-            if let Err(error) = next.commit_synced(self) {
-                self.give_up(next);
-                return Err(error);
-            }
-            *self.log.write() = Arc::new(next);
-            repair.has_warned = false;
+            // If this fails, the checkpoint has its epoch all the same. The mark says that the checkpoint is needed.
+            next.commit_synced(self)?;
+            next.mark_synced()?;
+            *self.log.write() = Arc::new(next.with_thread()?);
+            *repair = Repair::default();
             tracing::info!("the log in {} is open again", self.place.folder.display());
         }
         drop(repair);
@@ -160,9 +169,9 @@ impl LogJournal {
         log.remove_before(oldest)
     }
 
-    /// Notes that no checkpoint of the last epoch was saved.
-    pub fn not_saved(&self) {
-        if let Some(next) = self.repair.lock().next.take() {
+    /// Notes that no checkpoint of the last epoch was saved. One may be there all the same.
+    pub fn not_saved(&self, is_there: bool) {
+        if let Some(next) = self.repair.lock().next.take().filter(|_| !is_there) {
             self.give_up(next);
         }
     }
@@ -217,7 +226,7 @@ impl LogJournal {
     /// # Errors
     /// [`Error::Storage`] if the log is closed by a failure, or by one in this call.
     pub fn stop(&self) -> Result<()> {
-        self.not_saved();
+        self.not_saved(false);
         let log = self.log();
         // What nobody waits for, as the counts of draws.
         let written = log.commit_written(self);
@@ -336,5 +345,5 @@ impl Notes {
 
 fn log_options(place: &LogPlace, durability: &Durability) -> LogOptions {
     let options = LogOptions::new(durability.mode, durability.sync_interval);
-    LogOptions { segment_bytes: place.segment_bytes, ..options }
+    LogOptions { segment_bytes: place.segment_bytes, boot_id: place.boot_id, ..options }
 }

@@ -6,7 +6,7 @@
 use super::journal::LogPlace;
 use crate::disk::Disk;
 use crate::effects::{EffectDecoder, Record};
-use crate::log::{Fence, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
+use crate::log::{Fence, Id, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
 use bytes::Bytes;
 use reverb_core::{Error, Replay, Result};
 use reverb_service::write_ledger::Ledgers;
@@ -40,7 +40,8 @@ pub struct Target<'a> {
 }
 
 /// Repeats the log in a folder, which the caller has claimed before it has loaded a checkpoint, from the epoch that this
-/// checkpoint names; `None` if none was loaded, or if it names none. With `accept_loss`, a log that cannot be repeated is set aside: what was repeated of it counts.
+/// checkpoint names; `None` if none was loaded, or if it names none. With `accept_loss`, a log that cannot be repeated is
+/// set aside: what was repeated of it counts.
 ///
 /// # Errors
 /// [`Error::DataLoss`], naming the files, if the log is damaged, is missing or belongs to no checkpoint;
@@ -51,13 +52,14 @@ pub fn repeat(
     target: Target<'_>,
     accept_loss: bool,
 ) -> Result<Repeated> {
-    let LogPlace { disk, folder, .. } = place;
-    let mut repeat = Repeat { from, decoder: EffectDecoder::new(), target, places: Vec::new(), is_broken: false };
+    let LogPlace { disk, folder, boot_id, .. } = place;
+    let mut repeat = Repeat { decoder: EffectDecoder::new(), target, places: Vec::new(), epochs: 0, is_broken: false };
     let repeated = match oldest(&**disk, folder) {
         Ok(None) if from.is_none() => Ok(None),
         Ok(None) => Err(missing(folder)),
         Ok(Some(first)) => match from {
-            Some(from) => recover(&fence, from, boot_id(), &mut |lsn, frame| repeat.frame(lsn, frame))
+            Some(from) => check_begin(&**disk, folder, from, *boot_id)
+                .and_then(|()| recover(&fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame)))
                 .map(|found| Some(found.next)),
             None => remove_unchanged(place, first).map(|()| None),
         },
@@ -113,8 +115,30 @@ pub fn check(disk: &dyn Disk, folder: &Path, from: Position) -> Result<Recovered
     if oldest(disk, folder)?.is_none() {
         return Err(missing(folder));
     }
+    check_begin(disk, folder, from, boot_id())?;
     let mut decoder = EffectDecoder::new();
     verify(disk, folder, from, boot_id(), &mut |_, frame| decoder.decode(frame, &mut |_| Ok(())))
+}
+
+/// Checks that the first frame with changes is there of the epoch that a checkpoint names. It has the ledgers, and was
+/// synced before the checkpoint was saved, so that no crash has torn it.
+fn check_begin(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<()> {
+    let mut is_there = false;
+    let read = verify(disk, folder, from, boot_id, &mut |_, _| {
+        is_there = true;
+        // No other frame is read.
+        Err(Error::Cancelled("the first frame was read".into()))
+    });
+    match read {
+        Err(error) if !matches!(error, Error::Cancelled(_)) => Err(error),
+        _ if is_there => Ok(()),
+        _ => Err(Error::DataLoss(format!(
+            "the log in {} does not have the frame with which epoch {} begins, behind {}",
+            folder.display(),
+            from.epoch,
+            from.lsn
+        ))),
+    }
 }
 
 fn missing(folder: &Path) -> Error {
@@ -122,10 +146,10 @@ fn missing(folder: &Path) -> Error {
 }
 
 /// Removes a log that has no changes from a position on.
-fn remove_unchanged(LogPlace { disk, folder, .. }: &LogPlace, from: Position) -> Result<()> {
+fn remove_unchanged(LogPlace { disk, folder, boot_id, .. }: &LogPlace, from: Position) -> Result<()> {
     let mut decoder = EffectDecoder::new();
     let mut has_changes = false;
-    verify(&**disk, folder, from, boot_id(), &mut |_, frame| {
+    verify(&**disk, folder, from, *boot_id, &mut |_, frame| {
         decoder.decode(frame, &mut |record| {
             has_changes |= matches!(record, Record::Effect { .. });
             Ok(())
@@ -149,25 +173,26 @@ fn put_aside(LogPlace { disk, folder, .. }: &LogPlace, why: &str) -> Result<()> 
 }
 
 struct Repeat<'a> {
-    from: Option<Position>,
     decoder: EffectDecoder,
     target: Target<'a>,
     /// Where the tables of the epoch are repeated, in the order of the log.
     places: Vec<Option<usize>>,
+    /// Number of epochs that have begun.
+    epochs: u64,
     is_broken: bool,
 }
 
 impl Repeat<'_> {
     fn frame(&mut self, lsn: u64, frame: Bytes) -> Result<()> {
-        let is_first = self.from.is_some_and(|from| from.lsn == lsn);
-        let Self { decoder, target: Target { tables, find, ledgers }, places, is_broken, .. } = self;
+        let Self { decoder, target: Target { tables, find, ledgers }, places, epochs, is_broken } = self;
         let repeated = decoder.decode(frame, &mut |record| match record {
             Record::Begin { tables: names, ledgers: states } => {
+                *epochs += 1;
                 *places = names.iter().map(|name| find(name)).collect::<Result<_>>()?;
                 states.iter().try_for_each(|state| ledgers.restore(state))
             }
             // The checkpoint before has these.
-            Record::First { .. } if !is_first => Ok(()),
+            Record::First { .. } if *epochs > 1 => Ok(()),
             Record::First { table, effect } | Record::Effect { table, effect } => {
                 if let reverb_core::Effect::Wrote { writer, sequence } = &effect {
                     ledgers.restore_written(writer, *sequence);

@@ -2,6 +2,7 @@
 
 use super::fence::Fence;
 use super::folder::{Position, SegmentName, read_header, segments};
+use super::format::GAP;
 use super::options::{LogOptions, Mode, Start};
 use super::payload::{Payload, Source};
 use super::progress::Progress;
@@ -263,17 +264,27 @@ impl Log {
         })
     }
 
-    /// Returns where a log begins that goes on behind this one after its failure. Its first epoch needs a checkpoint of
-    /// all tables before anything is confirmed in it.
+    /// Returns where a log begins that goes on behind this one after its failure, at this attempt, the first of which is 1.
+    /// Its first epoch needs a checkpoint of all tables, and a synced mark, before anything is confirmed in it.
     ///
     /// # Errors
     /// [`Error::Storage`] in a forked child.
-    pub fn successor(&self) -> Result<Start> {
+    pub fn successor(&self, attempt: u64) -> Result<Start> {
         self.check_process()?;
         let (epoch, synced_through) = (*self.next_epoch.lock(), self.shared.progress.lock().synced_lsn);
-        // The frame that failed may be whole in its file. What happened since is in no frame, so that none may follow it.
-        let lsn = self.shared.writer.lock().0.next_lsn + 2;
+        // The frame that failed may be whole in its file. What happened since is in no frame, so that none may follow it,
+        // nor the frames of an attempt before.
+        let lsn = self.shared.writer.lock().0.next_lsn + attempt * GAP;
         Ok(Start { position: Position { log_id: self.began.log_id, epoch, lsn }, synced_through })
+    }
+
+    /// Syncs what was written, and writes a synced mark that says so.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if the log is or will be closed by a failure.
+    pub fn mark_synced(&self) -> Result<()> {
+        self.check_process()?;
+        upkeep::write_synced_mark(&self.shared)
     }
 
     /// Refuses further commits, syncs what was written, marks it as synced, and ends the thread.

@@ -2,7 +2,7 @@
 
 use super::folder::SegmentName;
 use super::format::{
-    ALIGNMENT, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, Id, SEGMENT_HEADER_BYTES, SegmentHeader, is_zero,
+    ALIGNMENT, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, GAP, Id, SEGMENT_HEADER_BYTES, SegmentHeader, is_zero,
 };
 use crate::disk::{Disk, storage_error};
 use reverb_core::{Error, Result};
@@ -22,7 +22,8 @@ pub struct Evidence {
     /// written after the sync of which it tells, whatever has become of its payload.
     pub synced: Option<(u64, Place)>,
     /// The LSN and the place of a frame, or of a segment of an epoch that had begun, that was written later than the
-    /// frame that is not there.
+    /// frame that is not there. Those behind a gap prove nothing: a log that goes on behind a failure begins there, and
+    /// says what it has synced once a checkpoint names it.
     pub later: Option<(u64, Place)>,
     /// Number of bytes from the last whole frame to the last byte that is not zero, in all segments.
     pub torn_bytes: u64,
@@ -41,6 +42,7 @@ pub fn behind(
     lsn: u64,
 ) -> Result<Evidence> {
     let mut evidence = Evidence::default();
+    let is_later = |other: u64| other > lsn && other - lsn < GAP / 2;
     for (index, &name) in segments.iter().enumerate() {
         let path = name.path(folder);
         let begin = if index == 0 { offset } else { 0 };
@@ -51,8 +53,7 @@ pub fn behind(
                 let header = SegmentHeader::decode(bytes, &path)?;
                 // Frames that were read have no second place.
                 is_foreign |= header.is_some_and(|header| header.log_id != log_id || header.first_lsn < lsn);
-                // The first segment of an epoch proves nothing: a log that goes on behind a failure leaves out LSNs.
-                if let Some(header) = header.filter(|header| header.number > 0 && header.first_lsn > lsn) {
+                if let Some(header) = header.filter(|header| header.number > 0 && is_later(header.first_lsn)) {
                     evidence.later.get_or_insert((header.first_lsn, (name, 0)));
                 }
             }
@@ -60,7 +61,7 @@ pub fn behind(
                 if evidence.synced.is_none_or(|(synced, _)| frame.synced_through > synced) {
                     evidence.synced = Some((frame.synced_through, (name, at)));
                 }
-                if frame.lsn > lsn {
+                if is_later(frame.lsn) {
                     evidence.later.get_or_insert((frame.lsn, (name, at)));
                 }
             }

@@ -31,6 +31,9 @@ pub const SEGMENT_HEADER_BYTES: usize = 72;
 pub const FRAME_HEADER_BYTES: usize = 48;
 /// Frames begin at multiples of this number of bytes.
 pub const ALIGNMENT: u64 = 8;
+/// Number of LSNs that a log leaves out where it goes on behind a failure. No epochs between two checkpoints have as many
+/// frames.
+pub const GAP: u64 = 1 << 32;
 
 const SEGMENT_MAGIC: &[u8; 7] = b"RVRBLOG";
 const VERSION: u8 = 1;

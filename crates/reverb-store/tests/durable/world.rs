@@ -1,17 +1,36 @@
 //! A server as its store sees it: tables, ledgers and a checkpointer.
 
-use crate::service::{config, item, queue};
-use reverb_core::{ItemKey, Result, Table};
-use reverb_service::write_ledger::Ledgers;
-use reverb_service::{Call, Peer, TableHandle, snapshot_all};
+use crate::crash_disk::CrashDisk;
+use crate::service::{config, here, item};
+use reverb_core::{ItemKey, NewItem, Result, SelectorKind, Table, TableConfig};
+use reverb_service::write_ledger::{LedgerGuard, Ledgers};
+use reverb_service::write_queue::{Done, WriteQueue};
+use reverb_service::{Arrival, Call, TableHandle, snapshot_all};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, Durability, LoadOptions};
-use reverb_store::log::Mode;
+use reverb_store::durable::LogPlace;
+use reverb_store::log::{Id, Mode};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Limit of a chunk in bytes.
 const LIMIT: u64 = 1 << 30;
+/// Small, so that a few changes fill one.
+const SEGMENT: u64 = 2048;
+/// The id of the writer that [`Server::write`] is.
+const WRITER: u64 = 7;
+/// Maximum number of items of the first two tables. The others are never full.
+pub const SIZE: u64 = 6;
+/// Boots of the system.
+pub const BOOTS: [Id; 3] = [[1; 16], [2; 16], [3; 16]];
+
+/// The tables: of random draws, of draws by priority, each item once, each item three times.
+pub const ITEMS: usize = 0;
+pub const PRIORITIZED: usize = 1;
+pub const QUEUE: usize = 2;
+pub const THRICE: usize = 3;
 
 /// A new folder, which is removed when dropped.
 #[derive(Debug)]
@@ -29,7 +48,10 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
+        // The threads of servers that were dropped may still make files.
+        while let Err(error) = std::fs::remove_dir_all(&self.0) {
+            assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
+        }
     }
 }
 
@@ -57,32 +79,90 @@ pub struct Server {
     pub store: Checkpointer,
     pub tables: Vec<TableHandle>,
     pub ledgers: Ledgers,
+    /// A writer that is connected.
+    writer: LedgerGuard,
 }
 
 impl Server {
-    /// Starts with a table of random draws and a queue.
+    /// Starts on the disk of the machine.
     pub fn start(options: CheckpointOptions) -> Result<Self> {
-        let prioritized = TableHandle::new(Table::new(config("items")).unwrap());
-        let (tables, ledgers) = (vec![prioritized, queue("queue", 100)], Ledgers::default());
-        let store = Checkpointer::open(options)?;
-        store.restore(&tables, &ledgers, LIMIT)?;
-        Ok(Self { store, tables, ledgers })
+        Self::restore(Checkpointer::open(options)?)
+    }
+
+    /// Starts on another disk, with the real folder only to lock it.
+    pub fn start_on(disk: &CrashDisk, options: CheckpointOptions, boot: Id) -> Result<Self> {
+        let folder = options.root.clone();
+        let place = LogPlace { disk: Arc::new(disk.clone()), folder, segment_bytes: SEGMENT, boot_id: Some(boot) };
+        Self::restore(Checkpointer::with_log_place(options, Arc::new(disk.clone()), place)?)
+    }
+
+    fn restore(store: Checkpointer) -> Result<Self> {
+        let sized = |config| TableConfig { max_size: SIZE, ..config };
+        let sampler = SelectorKind::Prioritized { priority_exponent: 1.0 };
+        let configs = [
+            sized(config("items")),
+            sized(TableConfig { sampler, ..config("prioritized") }),
+            TableConfig { sampler: SelectorKind::Fifo, max_times_sampled: 1, ..config("queue") },
+            TableConfig { sampler: SelectorKind::Fifo, max_times_sampled: 3, ..config("thrice") },
+        ];
+        let tables: Vec<_> = configs.into_iter().map(|config| TableHandle::new(Table::new(config).unwrap())).collect();
+        let ledgers = Ledgers::default();
+        let restored = store.restore(&tables, &ledgers, LIMIT);
+        if let Err(error) = restored {
+            // Otherwise a journal that has begun lives on.
+            let _closed = store.close();
+            return Err(error);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let writer = runtime.block_on(ledgers.take(None, WRITER));
+        Ok(Self { store, tables, ledgers, writer })
     }
 
     pub fn items(&self) -> &TableHandle {
-        &self.tables[0]
+        &self.tables[ITEMS]
     }
 
     pub fn queue(&self) -> &TableHandle {
-        &self.tables[1]
+        &self.tables[QUEUE]
+    }
+
+    /// Inserts items of a writer: their numbers and their keys. The results come in their order.
+    pub fn write(&self, items: &[(u64, ItemKey)]) -> Vec<Result<()>> {
+        let (mut queue, mut done) = (WriteQueue::new(here(), Some(self.writer.ledger.clone())), Done::new());
+        let arrival = |&(sequence, key)| Arrival { sequence, item: item(key), is_validated: true };
+        queue.push_all(&self.tables[PRIORITIZED], items.iter().map(arrival).collect(), &mut done);
+        assert_eq!(
+            done.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(),
+            items.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>()
+        );
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// Whether the log is closed by a failure.
+    pub fn is_closed(&self) -> bool {
+        reverb_service::Store::status(&self.store).log.is_some_and(|log| log.failure.is_some())
+    }
+
+    /// The ranges of the numbers that the writer has inserted.
+    pub fn written(&self) -> Vec<(u64, u64)> {
+        let states = self.ledgers.states();
+        let Some(state) = states.iter().find(|state| state.writer.id == WRITER) else { return Vec::new() };
+        assert_eq!(state.lost, 0);
+        let through = (state.through > 0).then_some((1, state.through));
+        through.into_iter().chain(state.beyond.iter().copied()).collect()
     }
 }
 
 /// Inserts an item.
 pub fn insert(table: &TableHandle, key: ItemKey) -> Result<()> {
-    match table.insert(vec![item(key)], &Peer::in_same_process()) {
+    insert_with(table, key, 1.0)
+}
+
+/// Inserts an item with a priority.
+pub fn insert_with(table: &TableHandle, key: ItemKey, priority: f64) -> Result<()> {
+    match table.insert(vec![NewItem { priority, ..item(key) }], here()) {
         Call::Done(result) => result,
-        _ => panic!("the insert waits"),
+        Call::Waiting(_) => panic!("the insert waits"),
     }
 }
 

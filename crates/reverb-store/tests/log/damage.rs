@@ -23,7 +23,7 @@ struct Known {
 
 /// A log with several segments and epochs, synced now and then.
 fn known(mode: Mode, is_stopped: bool) -> Known {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let mut owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     let mut synced_at = Vec::new();
     for round in 0..14 {
@@ -115,7 +115,7 @@ fn a_log_that_is_cut_at_any_length_is_refused_or_has_all_that_was_synced() {
 #[test]
 fn after_a_kill_only_the_last_frame_may_be_torn() {
     // Nothing was synced, so that only the boot tells.
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
     (0..12).for_each(|_| owner.commit());
     let first = Path::new(FOLDER).join("log-0-0.rvlog");
@@ -141,7 +141,7 @@ fn after_a_kill_only_the_last_frame_may_be_torn() {
 }
 
 fn whole() -> (Files, Story, Position) {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
     live(&mut owner);
     owner.log.tick();
@@ -205,7 +205,7 @@ fn segments_of_another_place_or_log_are_refused() {
 
 /// A log of which nothing was synced.
 fn unsynced() -> (Files, Story, Position) {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
     (0..25).for_each(|_| owner.commit());
     (disk.files(), owner.story.clone(), owner.log.began())

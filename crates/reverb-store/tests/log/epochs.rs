@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn owner(mode: Mode) -> (CrashDisk, Owner) {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     (disk, owner)
 }
@@ -177,7 +177,7 @@ fn changes_age_from_when_they_were_written() {
 
 #[test]
 fn syncs_without_an_interval_are_refused() {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let options = LogOptions { sync_interval: Duration::ZERO, ..Clock::default().options(Mode::Process) };
     let error = Log::start(claim(&disk).unwrap(), Start::fresh(), options).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
@@ -299,7 +299,7 @@ fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
         owner.commit();
         let story = Story { has_failed: false, noted: 3, ..owner.story.clone() };
         disk.fail(0, Fault::Short, false);
-        let successor = owner.log.successor().unwrap();
+        let successor = owner.log.successor(1).unwrap();
         drop(owner);
         let mut second = Owner::start(&disk, Mode::Power, successor, story).unwrap();
         // Killed before the checkpoint of its start is finished: the older one and its log are whole.

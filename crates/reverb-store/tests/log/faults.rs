@@ -1,16 +1,15 @@
 //! Each call of the disk fails once, in each way.
 
 use crate::crash_disk::{CrashDisk, Fault, LEFT};
-use crate::world::{BOOTS, Owner, Story, live, recovered};
+use crate::world::{BOOTS, FOLDER, Owner, Story, live, recovered};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
 use reverb_store::log::{Mode, Start};
-use std::collections::BTreeMap;
 
 /// A server that was killed, and a second one on its disk that meets the fault. Returns the disk and what happened.
 fn two_lives(mode: Mode, call: u64, fault: Fault, for_ever: bool) -> (CrashDisk, Story) {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let mut first = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     live(&mut first);
     let story = first.story.clone();
@@ -85,7 +84,7 @@ fn no_fault_loses_what_was_confirmed() {
 fn a_start_that_has_failed_is_tried_again_after_another_recovery_only() {
     let (mut call, mut refusals) = (0, 0);
     loop {
-        let disk = CrashDisk::of(&BTreeMap::new());
+        let disk = CrashDisk::with_folder(FOLDER);
         let mut first = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
         first.commit();
         let story = first.story.clone();

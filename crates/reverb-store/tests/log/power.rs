@@ -1,11 +1,10 @@
 //! Power is lost at each call of the disk, also while a log is recovered.
 
 use crate::crash_disk::{CrashDisk, Fault, LEFT, Left};
-use crate::world::{BOOTS, Owner, Story, live, recovered};
+use crate::world::{BOOTS, FOLDER, Owner, Story, live, recovered};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use reverb_store::log::{Mode, Start};
-use std::collections::BTreeMap;
 
 /// A server that ends at a call of its disk.
 fn life(disk: &CrashDisk, mode: Mode, start: Start, story: Story, call: u64) -> Story {
@@ -40,7 +39,7 @@ fn a_loss_of_power_at_any_call_loses_nothing_that_was_synced() {
         let mut call = 0;
         loop {
             let mut random = SmallRng::seed_from_u64(call);
-            let whole = CrashDisk::of(&BTreeMap::new());
+            let whole = CrashDisk::with_folder(FOLDER);
             let story = life(&whole, mode, Start::fresh(), Story::default(), call);
             for left in LEFT.into_iter().chain([Left::Any; 8]) {
                 let at = format!("{mode:?}, call {call}, {left:?}: {story:?}");
@@ -74,7 +73,7 @@ fn a_process_that_is_killed_at_any_call_loses_nothing_that_was_confirmed() {
     for mode in [Mode::Process, Mode::Power] {
         let mut call = 0;
         loop {
-            let disk = CrashDisk::of(&BTreeMap::new());
+            let disk = CrashDisk::with_folder(FOLDER);
             let story = life(&disk, mode, Start::fresh(), Story::default(), call);
             let (count, _) = recovered(&disk.after_kill(), &story, BOOTS[0]).unwrap();
             assert!((story.confirmed..=story.noted).contains(&count), "{mode:?}, call {call}: {count} {story:?}");

@@ -1,14 +1,13 @@
 //! Many threads that commit at the same time.
 
 use crate::crash_disk::{CrashDisk, Fault, LEFT, Left};
-use crate::world::{BOOTS, Clock, claim};
+use crate::world::{BOOTS, Clock, FOLDER, claim};
 use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Result;
 use reverb_store::disk::RealDisk;
 use reverb_store::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, Start, boot_id, recover};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -92,7 +91,7 @@ fn changes_of_many_threads_are_on_a_real_disk_once() {
 fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
     for mode in [Mode::Process, Mode::Power] {
         for seed in 0..60 {
-            let disk = CrashDisk::of(&BTreeMap::new());
+            let disk = CrashDisk::with_folder(FOLDER);
             let options = Clock::default().options(mode);
             let log = Log::start(claim(&disk).unwrap(), Start::fresh(), options).unwrap();
             disk.fail(seed * 7, Fault::Ends, true);
@@ -144,7 +143,7 @@ impl Source for Slow<'_> {
 
 #[test]
 fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let log = Log::start(claim(&disk).unwrap(), Start::fresh(), Clock::default().options(Mode::Process)).unwrap();
     let drained = Barrier::new(2);
     let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };
@@ -160,7 +159,7 @@ fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
 
 #[test]
 fn a_change_that_waits_while_the_log_stops_is_drained_or_refused() {
-    let disk = CrashDisk::of(&BTreeMap::new());
+    let disk = CrashDisk::with_folder(FOLDER);
     let log = Log::start(claim(&disk).unwrap(), Start::fresh(), Clock::default().options(Mode::Process)).unwrap();
     let drained = Barrier::new(2);
     let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };

@@ -1,0 +1,55 @@
+//! The copy of a server in a forked child.
+
+use crate::crash_disk::CrashDisk;
+use crate::life::calls;
+use crate::story::Story;
+use crate::world::{BOOTS, Folder, ITEMS, Server, insert, options};
+use reverb_store::checkpoint::Durability;
+use reverb_store::log::Mode;
+use std::time::Duration;
+
+/// A server whose own thread has nothing to do, so that it holds no lock when the process is forked.
+fn quiet_server(disk: &CrashDisk, folder: &Folder) -> Server {
+    let sync_interval = Duration::from_secs(3600);
+    let durability = Some(Durability { mode: Mode::Process, sync_interval, max_log_bytes: None });
+    let options = reverb_store::checkpoint::CheckpointOptions { durability, ..options(&folder.0, None) };
+    let server = Server::start_on(disk, options, BOOTS[0]).unwrap();
+    let mut story = Story::new(Mode::Process);
+    calls(100).iter().for_each(|op| story.make(&server, disk, op));
+    let mut before = 0;
+    while before != disk.calls() {
+        before = disk.calls();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server
+}
+
+#[test]
+fn the_copy_of_a_server_in_a_forked_child_writes_nothing() {
+    let (disk, folder) = (CrashDisk::empty(), Folder::new());
+    let server = quiet_server(&disk, &folder);
+    let before = disk.changes();
+    // SAFETY: the child uses only what a fork leaves whole, and ends without running handlers of this process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let is_refused = insert(server.items(), 800).is_err()
+            && server.tables[ITEMS].mutate(&[], &[106]).is_err()
+            && server.tables[ITEMS].reset().is_err()
+            && server.write(&[(800, 801)])[0].is_err()
+            && server.store.save(&server.tables).is_err()
+            && reverb_service::Store::status(&server.store).log.is_none();
+        let goes_on = server.tables[ITEMS].mutate(&[(106, 4.0)], &[]).is_ok();
+        let _closed = server.store.close();
+        drop(server);
+        // SAFETY: ends the child.
+        unsafe {
+            libc::_exit(i32::from(!is_refused) + 2 * i32::from(!goes_on) + 4 * i32::from(disk.changes() != before))
+        };
+    }
+    let mut status = -1;
+    // SAFETY: the call writes the status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    insert(server.items(), 800).unwrap();
+    server.store.close().unwrap();
+}
