@@ -1,7 +1,7 @@
 //! The checkpoints of one server: saves its tables to a folder and loads them from there.
 
 use super::definition::changeable;
-use super::logged::install;
+use super::logged::{Restarted, install, oldest_epoch, restart};
 use super::options::CheckpointOptions;
 use super::status::StatusBoard;
 use super::{folder, load, restore, save};
@@ -121,16 +121,6 @@ impl Checkpointer {
         })
     }
 
-    /// The options.
-    pub(super) fn options(&self) -> &CheckpointOptions {
-        &self.options
-    }
-
-    /// The file system of the checkpoints.
-    pub(super) fn disk(&self) -> &dyn Disk {
-        &*self.disk
-    }
-
     fn prepare(disk: &dyn Disk, options: &CheckpointOptions) -> Result<FolderLock> {
         let root = &options.root;
         disk.create_dir_all(root).map_err(|error| storage_error("cannot create", root, &error))?;
@@ -163,7 +153,16 @@ impl Checkpointer {
         self.state.lock().defined = here.iter().map(|config| (config.name.clone(), changeable(config))).collect();
         let load = || restore::load(&*self.disk, &self.options, &here, limit_bytes, &self.board);
         let restored = match self.options.durability {
-            Some(durability) => self.restore_with_log((&self.log_place, durability), tables, ledgers, &load)?,
+            Some(durability) => {
+                let log = (&self.log_place, durability);
+                let Restarted { path, journal, must_save } = restart(&self.options, log, tables, ledgers, &load)?;
+                let _set_once = self.journal.set(journal);
+                self.due.lock().after_start = !must_save;
+                if must_save {
+                    self.save(tables)?;
+                }
+                path
+            }
             None => {
                 let loaded = load()?;
                 let log = loaded.as_ref().and_then(|loaded| loaded.log);
@@ -184,12 +183,6 @@ impl Checkpointer {
             tracing::info!(path = %path, seconds, "loaded checkpoint {path} in {seconds:.1} s");
         }
         Ok(restored)
-    }
-
-    /// Takes the journal of the tables. A checkpoint is due, unless the caller saves one.
-    pub(super) fn begin_log(&self, journal: Arc<LogJournal>, is_saved: bool) {
-        let _set_once = self.journal.set(journal);
-        self.due.lock().after_start = !is_saved;
     }
 
     /// Saves the state of the tables at one moment, then removes older checkpoints beyond the number to keep. Saves run
@@ -258,7 +251,7 @@ impl Checkpointer {
             tracing::warn!("checkpoint {} is saved, but older ones could not be removed: {error}", path.display());
         }
         if let (Some(journal), Some(Position { log_id, .. })) = (journal, log) {
-            journal.saved(self.oldest_epoch(log_id), bytes)?;
+            journal.saved(oldest_epoch(disk, root, log_id), bytes)?;
         }
         Ok(path)
     }

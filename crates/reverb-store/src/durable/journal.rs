@@ -3,41 +3,20 @@
 //! After a failure the log is closed for good: changes that would have to be confirmed are refused, and what the tables
 //! note is dropped, since memory has it. A new log and a checkpoint of all tables heal that.
 
+use super::place::LogPlace;
 use super::restart::Repeated;
 use crate::checkpoint::Durability;
-use crate::disk::LogDisk;
 use crate::effects::{Begin, EffectEncoder};
-use crate::log::{Fence, Id, Log, LogOptions, Mode, Payload, Position, SEGMENT_BYTES, Source, boot_id, remove_from};
+use crate::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, remove_from};
 use parking_lot::{Mutex, RwLock};
 use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot};
 use reverb_service::write_ledger::{LedgerState, Ledgers};
 use reverb_service::{EffectsBegin, Journal, StoreLog, TableBegin, TableHandle, begin_effects};
 use std::fmt::{self, Debug};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Number of bytes of a log below which no checkpoint is saved on its account, unless the options say so.
 const MIN_SAVE_BYTES: u64 = 1 << 30;
-
-/// Where a log is.
-#[derive(Debug, Clone)]
-pub struct LogPlace {
-    /// The file system.
-    pub disk: Arc<dyn LogDisk>,
-    /// The folder of the checkpoints.
-    pub folder: PathBuf,
-    /// Size of a segment in bytes.
-    pub segment_bytes: u64,
-    /// Id of this boot of the system. `None` if it is not known.
-    pub boot_id: Option<Id>,
-}
-
-impl LogPlace {
-    /// A log in a folder of this system, with segments of the usual size.
-    pub fn new(disk: Arc<dyn LogDisk>, folder: PathBuf) -> Self {
-        Self { disk, folder, segment_bytes: SEGMENT_BYTES, boot_id: boot_id() }
-    }
-}
 
 /// The journal of a server's tables, which writes a log.
 pub struct LogJournal {
@@ -195,10 +174,10 @@ impl LogJournal {
     /// Whether a checkpoint should be saved: the log is closed, or it has grown.
     pub fn wants_save(&self) -> bool {
         let Some(status) = self.log().status() else { return false };
-        status.failure.is_some() || status.epoch_bytes > self.max_bytes()
+        status.failure.is_some() || status.epoch_bytes > self.size_limit()
     }
 
-    fn max_bytes(&self) -> u64 {
+    fn size_limit(&self) -> u64 {
         self.durability.max_log_bytes.unwrap_or_else(|| {
             let live: u64 = self.notes.lock().tables.iter().map(|table| table.pulse().bytes).sum();
             live.max(MIN_SAVE_BYTES)

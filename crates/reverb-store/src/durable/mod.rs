@@ -7,7 +7,9 @@
 //! with the lock of a table.
 
 mod journal;
+mod place;
 mod restart;
 
-pub use journal::{LogJournal, LogPlace};
+pub use journal::LogJournal;
+pub use place::LogPlace;
 pub use restart::{Repeated, Target, check, clear, repeat};

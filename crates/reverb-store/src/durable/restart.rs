@@ -3,7 +3,7 @@
 //! A log that cannot be trusted is refused, and so is one whose changes nothing would repeat. Only the user can accept the
 //! loss: then its segments are renamed, and stay.
 
-use super::journal::LogPlace;
+use super::place::LogPlace;
 use crate::disk::Disk;
 use crate::effects::{EffectDecoder, Record};
 use crate::log::{Fence, Id, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
