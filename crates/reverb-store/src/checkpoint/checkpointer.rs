@@ -262,7 +262,8 @@ impl Checkpointer {
         self.disk.create_dir_all(root).map_err(|error| storage_error("cannot create", root, &error))?;
         for folder in root.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
             match self.disk.sync_dir(folder) {
-                // Folders that this process may not open existed before, so they need no sync. Some systems cannot sync any.
+                // Folders that this process may not open existed before, so they need no sync. Some systems cannot sync
+                // any.
                 Err(error) if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {
                     return Err(storage_error("cannot sync", folder, &error));
                 }
