@@ -183,11 +183,12 @@ impl Log {
             if !payload.is_empty() {
                 shared.append(writer, payload, synced)?;
             }
+            writer.begin_epoch(first.clone())?;
+            // Not before: if the epoch does not begin, the segment behind its first one must not be there.
             let mut spare = shared.spare.lock();
             spare.next = SegmentName { epoch, number: 1 };
             let unused = spare.segment.take();
             drop(spare);
-            writer.begin_epoch(first.clone())?;
             Ok((Position { log_id: self.began.log_id, epoch, lsn: writer.next_lsn }, value, unused))
         });
         let (position, value, unused) = match begun {

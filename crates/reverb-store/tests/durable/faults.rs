@@ -88,8 +88,8 @@ impl Life {
         self.heal(server);
         self.make(server, &calls(2000));
         if self.story.failures > 0 {
-            // A call of the log's own thread has failed before, and the thread has only now said so.
-            assert!(server.is_closed());
+            // A call of the log's own thread has failed before, and the thread has said so only now. A save may have healed
+            // the log since.
             self.heal(server);
             self.make(server, &calls(3000));
         }
