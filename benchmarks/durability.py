@@ -117,11 +117,11 @@ class Side:
         return self._write("small", self._transition, seconds)
 
     def trajectories(self, seconds):
-        return self._write("small", np.zeros(3000, np.uint8), seconds)
+        return self._write("small", {"tokens": np.zeros(3000, np.uint8)}, seconds)
 
     def large(self, seconds):
         """Bytes a second of items of 400 kB that do not compress."""
-        step = np.random.default_rng(0).integers(0, 256, 400_000, np.uint8)
+        step = {"image": np.random.default_rng(0).integers(0, 256, 400_000, np.uint8)}
         return 400_000 * self._write("large", step, seconds)
 
     def flush_p99(self, seconds):
