@@ -173,7 +173,8 @@ def test_a_server_that_was_replaced_refuses_all_changes(folder, mode):
             for change in changes:
                 with pytest.raises(errors.StorageError, match="another server has started on this folder"):
                     change()
-            assert old.sample_batch("replay", 1).data[0].ravel().tolist() == [0]
+            # The first change has met the newer server only after it was made, and nobody confirmed it.
+            assert old.sample_batch("replay", 1).data[0].ravel().tolist() in ([0], [2])
             insert(new, 3)
             cut_off.end_by("kill")
             replacing.end_by("kill")
