@@ -74,7 +74,7 @@ class Side:
     def start(self):
         spawn = multiprocessing.get_context("spawn")
         self._pipe, there = spawn.Pipe()
-        self._process = spawn.Process(target=serve, args=(there, self.folder, self.side))
+        self._process = spawn.Process(target=serve, args=(there, self.folder, self.side), daemon=True)
         self._process.start()
         port, self.start_time = self._pipe.recv()
         self.address = f"ipv4:127.0.0.1:{port}"
@@ -145,7 +145,7 @@ class Side:
 
         def step():
             batch = self.client.sample_batch("prioritized", 256)
-            self.client.update_priorities("prioritized", dict(zip(batch.keys, np.ones(256), strict=True)))
+            self.client.update_priorities("prioritized", batch.info.key, 1.0)
 
         return per_second(step, seconds)
 

@@ -44,7 +44,7 @@ class LogInfo:
     Attributes:
       mode: What a confirmed change survives: `"process"` or `"power"`; see `reverb.Durability`.
       size_bytes: Size of what was written to the log. Its files are made ahead, and are larger.
-      sync_age: Seconds since the last sync; 0 if nothing was written since.
+      sync_age: Seconds for which something has been written and not synced; 0 if all is synced.
       disk_low: Whether the disk has too little free space for the log and a checkpoint.
       failure: What has closed the log, so that inserts, deletes, resets and changes of options are refused; None while
         it works.

@@ -457,7 +457,7 @@ class Server:
             it. By default they are told that the server was stopped for good, and raise ServerStoppedError.
 
         Raises:
-          StorageError: The save failed. The server has stopped nevertheless.
+          StorageError: The save failed, or the log could not be synced. The server has stopped nevertheless.
         """
         self._end("returns" if returns else "for good")
 

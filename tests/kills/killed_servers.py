@@ -18,6 +18,7 @@ import json
 import logging
 import pathlib
 import random
+import secrets
 import shutil
 import subprocess
 import sys
@@ -117,15 +118,19 @@ class Round:
     Args:
       folder: An empty folder.
       mode: Mode of the durability.
-      seed: Seed of the moments and of what the clients do; None for any.
+      seed: Seed of the moments and of what the clients do.
     """
 
     def __init__(self, folder, mode, seed):
         self._folder, self._mode = pathlib.Path(folder) / "kept", mode
         self._random = random.Random(seed)
         self._server = ServerProcess(self._folder, mode)
-        self._port, path = self._server.places()
-        self.clients = Clients([f"ipv4:127.0.0.1:{self._port}", f"unix:{path}"], self._random.random())
+        try:
+            self._port, path = self._server.places()
+            self.clients = Clients([f"ipv4:127.0.0.1:{self._port}", f"unix:{path}"], self._random.random())
+        except BaseException:
+            self._server.kill()
+            raise
 
     def kill(self):
         """Kills the server, starts it again, and checks what it has found."""
@@ -162,17 +167,20 @@ class Round:
 
 
 def run(mode, kills, seed=None):
-    """Kills servers of a mode so often. Returns the counts of what the clients did. Fails if something is wrong."""
+    """Kills servers of a mode so often. Returns the counts of what the clients did. Fails if something is wrong.
+
+    What threads do when does not follow from the seed, which is printed, but much of it does.
+    """
+    seed = seed or secrets.token_hex(4)
     counts = collections.Counter()
     for number in range(-(-kills // KILLS_A_ROUND)):
-        own_seed = None if seed is None else f"{seed} {number}"
         folder = tempfile.TemporaryDirectory()
-        with folder, contextlib.closing(Round(folder.name, mode, own_seed)) as killing:
+        with folder, contextlib.closing(Round(folder.name, mode, f"{seed} {number}")) as killing:
             for _ in range(min(KILLS_A_ROUND, kills - counts["kills"])):
                 killing.kill()
                 counts["kills"] += 1
             counts.update(killing.finish())
-        print(f"{mode}: {counts['kills']} of {kills} kills", flush=True)
+        print(f"{mode}, seed {seed}: {counts['kills']} of {kills} kills", flush=True)
     return dict(counts)
 
 
@@ -180,9 +188,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=500, help="of all modes together")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--seed", help="that of an earlier run; any by default")
     parser.add_argument("--record", type=pathlib.Path, default=RECORD)
     arguments = parser.parse_args()
-    counts = {mode: run(mode, arguments.kills // len(arguments.modes)) for mode in arguments.modes}
+    counts = {mode: run(mode, arguments.kills // len(arguments.modes), arguments.seed) for mode in arguments.modes}
     record = {"command": "python tests/kills/killed_servers.py", "date": time.strftime("%Y-%m-%d"), "counts": counts}
     arguments.record.write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(counts, indent=1))

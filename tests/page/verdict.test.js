@@ -54,7 +54,8 @@ test("with a log of changes, a restart loses nothing", () => {
   const events = [{ at: 910, kind: "restore", table: null, text: "restored 5 items" }];
   assert.equal(restore({ ...of({}, { restored_saved_at: 891 }), events }).title, undefined);
   assert.equal(changes(live()), undefined);
-  assert.deepEqual(changes(of({})), { key: "changes", text: "Changes are logged (process), synced 500 ms ago" });
+  assert.deepEqual(changes(of({})), { key: "changes", text: "Changes are logged (process), unsynced for 500 ms" });
+  assert.match(changes(of({ sync_age_seconds: 0 })).text, /, all synced$/);
   assert.equal(changes(of({ is_disk_low: true })).tone, "bad");
   const closed = changes(of({ failure: "no room", is_disk_low: true }));
   assert.deepEqual([closed.tone, closed.title], ["bad", "no room"]);

@@ -176,7 +176,7 @@ test("the log of changes stands below the checkpoints", () => {
   };
   const told = (more) => of(more).filter((text) => /[Ll]og/.test(text));
   assert.deepEqual(told(null), []);
-  assert.deepEqual(told({}), ["Log (power): 2.00 KiB, synced 500 ms ago"]);
+  assert.deepEqual(told({}), ["Log (power): 2.00 KiB, unsynced for 500 ms"]);
   assert.deepEqual(told({ failure: "no room", is_disk_low: true }), ["The log is closed: no room", "Log (power): 2.00 KiB, closed, too little free space"]);
 });
 

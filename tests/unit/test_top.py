@@ -111,8 +111,9 @@ def everything(count=3):
 @pytest.mark.parametrize(
     ("log", "text"),
     [
-        ({}, "log (power) 2.0 KiB, synced 12 s ago"),
-        ({"is_disk_low": True}, "log (power) 2.0 KiB, synced 12 s ago, too little free space"),
+        ({}, "log (power) 2.0 KiB, unsynced for 12 s"),
+        ({"sync_age_seconds": 0.0}, "log (power) 2.0 KiB, all synced"),
+        ({"is_disk_low": True}, "log (power) 2.0 KiB, unsynced for 12 s, too little free space"),
         ({"failure": "no room", "is_disk_low": True}, "log closed, too little free space"),
         (None, None),
     ],

@@ -308,6 +308,11 @@ export function byteRate(value) {
   return text === none ? none : `${text}/s`;
 }
 
+/** How far a log is synced. @param {{ sync_age_seconds: number }} log */
+export function synced({ sync_age_seconds: age }) {
+  return age ? `unsynced for ${duration(age)}` : "all synced";
+}
+
 /** A time span: `12 ms`, `3.4 s`, `2 min 05 s`, `3 h 20 min`, `5 d 3 h`. @param {Maybe} seconds */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return none;

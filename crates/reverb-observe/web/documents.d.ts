@@ -402,9 +402,9 @@ interface CheckpointsDocument {
 interface StoreLogDocument {
   /** What a confirmed change survives: `process` or `power`. */
   mode: string;
-  /** Size of its files. */
+  /** Size in bytes. What earlier servers have written counts as the size of its files. */
   size_bytes: number;
-  /** Time in seconds since the last sync; 0 if nothing was written since. */
+  /** Time in seconds for which something has been written and not synced; 0 if all is synced. */
   sync_age_seconds: number;
   /** Time in seconds after which what was written is synced at the latest. */
   sync_interval_seconds: number;

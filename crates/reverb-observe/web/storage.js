@@ -17,6 +17,7 @@ import {
   setQuantity,
   setText,
   setUserText,
+  synced,
   tableHead,
   time,
 } from "./core.js";
@@ -96,9 +97,10 @@ export function checkpointsPanel() {
 }
 
 /** What the log is for, and how it is. @param {StoreLogDocument} log */
-function logged({ mode, size_bytes: size, sync_age_seconds: age, is_disk_low: isLow, failure }) {
-  const synced = failure ? "closed" : `synced ${duration(age)} ago`;
-  return `Log (${mode}): ${bytes(size)}, ${synced}${isLow ? ", too little free space" : ""}`;
+function logged(log) {
+  const { mode, size_bytes: size, is_disk_low: isLow } = log;
+  const state = log.failure ? "closed" : synced(log);
+  return `Log (${mode}): ${bytes(size)}, ${state}${isLow ? ", too little free space" : ""}`;
 }
 
 /** A phone does not show how large a checkpoint is, nor how long it took. */

@@ -2,7 +2,7 @@
 
 /** @import { Live } from "./live.js" */
 
-import { bytes, duration, el, inZone, percent, plural, reconcile, setAttrs, setUserText, time } from "./core.js";
+import { bytes, duration, el, inZone, percent, plural, reconcile, setAttrs, setUserText, synced, time } from "./core.js";
 
 /** How long after a restore the page speaks of it. */
 const RESTORE_SECONDS = 600;
@@ -94,7 +94,7 @@ export function changes({ checkpoints }) {
   const told = (/** @type {string} */ text, tone = "") => ({ key: "changes", text, ...(tone && { tone }) });
   if (log.failure) return { ...told("The log is closed: inserts, deletes and resets are refused", "bad"), title: inZone(log.failure) };
   if (log.is_disk_low) return told("The disk has too little free space for the log and a checkpoint", "bad");
-  return told(`Changes are logged (${log.mode}), synced ${duration(log.sync_age_seconds)} ago`);
+  return told(`Changes are logged (${log.mode}), ${synced(log)}`);
 }
 
 /** @param {Live} live @returns {Fact | undefined} */

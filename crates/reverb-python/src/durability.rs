@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use reverb_core::Error;
+use reverb_service::LogMode;
 use reverb_store::checkpoint::{CheckpointOptions, Durability as StoreDurability};
-use reverb_store::log::Mode;
 use std::time::Duration;
 
 /// `DurableOptions` of `reverb._settings`, read by the names of its fields.
@@ -36,11 +36,8 @@ impl Durable {
 
 impl Durability {
     fn for_store(&self) -> Result<StoreDurability, Error> {
-        let mode = match &*self.mode {
-            "process" => Mode::Process,
-            "power" => Mode::Power,
-            other => return Err(Error::invalid(format!("durability: expected process or power, got {other:?}"))),
-        };
+        let unknown = || Error::invalid(format!("durability: expected process or power, got {:?}", self.mode));
+        let mode = LogMode::from_name(&self.mode).ok_or_else(unknown)?;
         let sync_interval = Duration::try_from_secs_f64(self.sync_interval)
             .map_err(|error| Error::invalid(format!("sync_interval {}: {error}", self.sync_interval)))?;
         Ok(StoreDurability { mode, sync_interval, max_log_bytes: self.max_log_bytes })

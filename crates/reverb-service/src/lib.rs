@@ -50,7 +50,7 @@ pub use receipts::{Receipts, StreamReceipts};
 pub use replay::Replay;
 pub use shard::{Load, Shard};
 pub use stacking::stack;
-pub use store::{SavedState, Store, StoreLog, StoreProgress, StoreStatus};
+pub use store::{LogMode, SavedState, Store, StoreLog, StoreProgress, StoreStatus};
 pub use table_handle::{
     Arrival, Call, DrawRequest, EffectsBegin, Journal, MAX_DRAWN, Operation, REPEAT, RoomDeliveries, RoomDelivery,
     RoomLink, RoomMessage, Stock, TIMED_OUT, TableBegin, TableHandle, TablePulse, TableStatus, WaitKind, Waiting,

@@ -70,14 +70,38 @@ pub struct StoreStatus {
     pub log: Option<StoreLog>,
 }
 
+/// What a confirmed change survives. A later mode survives more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogMode {
+    /// Any end of the process: the system has the change.
+    Process,
+    /// Also a loss of power: the change is on disk.
+    Power,
+}
+
+impl LogMode {
+    /// The name that users pass and see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Power => "power",
+        }
+    }
+
+    /// Returns the mode of this name. `None` if there is none.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Process, Self::Power].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
 /// What a store tells of its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreLog {
-    /// What a confirmed change survives: `process` or `power`.
-    pub mode: &'static str,
-    /// Number of bytes of all segments.
+    /// What a confirmed change survives.
+    pub mode: LogMode,
+    /// Size in bytes. What earlier servers have written counts as the size of its files.
     pub size_bytes: u64,
-    /// Time since the last sync. Zero if nothing was written since.
+    /// For how long something has been written and not synced. Zero if all is synced.
     pub sync_age: Duration,
     /// Time after which what was written is synced at the latest.
     pub sync_interval: Duration,

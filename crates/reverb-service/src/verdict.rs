@@ -229,6 +229,7 @@ impl Default for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::LogMode;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -260,6 +261,6 @@ mod tests {
 
     fn log() -> StoreLog {
         let (sync_age, sync_interval) = (Duration::ZERO, SECOND);
-        StoreLog { mode: "process", size_bytes: 1, sync_age, sync_interval, is_low: false, failure: None }
+        StoreLog { mode: LogMode::Process, size_bytes: 1, sync_age, sync_interval, is_low: false, failure: None }
     }
 }

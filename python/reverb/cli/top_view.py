@@ -191,8 +191,9 @@ def _log(log: dict[str, Any]) -> Text:
     # The verdict says why.
     if log["failure"] is not None:
         return Text(f"log closed{low}", style=_ALARM)
-    age = parts.seconds(log["sync_age_seconds"])
-    return Text(escaped(f"log ({log['mode']}) {output.human_bytes(log['size_bytes'])}, synced {age} ago{low}"))
+    age = log["sync_age_seconds"]
+    synced = f"unsynced for {parts.seconds(age)}" if age else "all synced"
+    return Text(escaped(f"log ({log['mode']}) {output.human_bytes(log['size_bytes'])}, {synced}{low}"))
 
 
 def _flow(facts: Iterator[Text], width: int, between: str) -> list[Text]:

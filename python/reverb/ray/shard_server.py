@@ -90,7 +90,9 @@ class ShardServer:
             return self._serve()
         except (DataLossError, StorageError) as error:
             if self._map is not None:
-                ray.get(self._map.refuse.options(max_task_retries=-1).remote(self._id, str(error)))
+                # A map that is gone must not hide why.
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.get(self._map.refuse.options(max_task_retries=-1).remote(self._id, str(error)))
             raise
 
     def _serve(self) -> Server:

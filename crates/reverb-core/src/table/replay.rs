@@ -60,8 +60,8 @@ impl Replay {
     /// Repeats an effect. Ignores [`Effect::Wrote`], which belongs to the ledger of a writer.
     ///
     /// # Errors
-    /// [`Error::DataLoss`], [`Error::InvalidPriority`] or [`Error::InvalidArgument`] if the effect cannot be one of the
-    /// other table after the effects before it. The table is of no use then.
+    /// [`Error::DataLoss`], [`Error::InvalidPriority`], [`Error::SignatureMismatch`] or [`Error::InvalidArgument`] if the
+    /// effect cannot be one of the other table after the effects before it. The table is of no use then.
     pub fn apply(&mut self, effect: Effect) -> Result<()> {
         match effect {
             Effect::Wrote { .. } => return Ok(()),
@@ -128,6 +128,7 @@ impl Replay {
     fn put(&mut self, item: ItemView) -> Result<()> {
         let ItemView { key, priority, times_sampled, inserted_at, trajectory } = item;
         self.table.check_priority(priority)?;
+        self.table.config.check_signature(&trajectory)?;
         check_times(times_sampled)?;
         if self.table.len() as u64 >= MAX_SLOTS - 1 {
             return Err(self.damaged("it would hold too many items"));

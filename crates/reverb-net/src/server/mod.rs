@@ -32,9 +32,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, sleep_until};
 use tonic::service::Routes;
 
 /// Maximum time to wait for the release of the addresses, which usually takes microseconds.
@@ -223,21 +224,28 @@ impl Drop for Server {
 /// does not change the time of the next one.
 async fn save_when_due(replay: Arc<Replay>, store: Arc<dyn Store>) {
     let mut closed = std::pin::pin!(replay.closed());
+    let mut next = None;
     loop {
-        let interval = store.interval();
-        *replay.facts.next_save.lock() = interval.and_then(|interval| SystemTime::now().checked_add(interval));
+        if let (Some(interval), None) = (store.interval(), next) {
+            next = Instant::now().checked_add(interval);
+            *replay.facts.next_save.lock() = SystemTime::now().checked_add(interval);
+        }
         let interval_ends = async {
-            match interval {
-                Some(interval) => tokio::time::sleep(interval).await,
+            match next {
+                Some(next) => sleep_until(next.into()).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            () = interval_ends => {}
-            () = wanted(&*store) => {}
+        let is_wanted = tokio::select! {
+            () = interval_ends => false,
+            () = wanted(&*store) => true,
             () = &mut closed => return,
+        };
+        let saved = replay.checkpoint().await;
+        if saved.is_ok() || !is_wanted {
+            next = None;
         }
-        if let Err(error) = replay.checkpoint().await
+        if let Err(error) = saved
             && !replay.is_closed()
         {
             tracing::error!("a checkpoint could not be saved: {error}");
@@ -248,6 +256,6 @@ async fn save_when_due(replay: Arc<Replay>, store: Arc<dyn Store>) {
 /// Completes when the store wants a save before its interval ends.
 async fn wanted(store: &dyn Store) {
     while !store.wants_save() {
-        tokio::time::sleep(LOOK_TIME).await;
+        sleep(LOOK_TIME).await;
     }
 }

@@ -6,7 +6,7 @@ use reverb_core::Result;
 use reverb_net::METHODS;
 use reverb_net::server::{ListenOptions, Server};
 use reverb_observe::http::{HttpOptions, HttpServer, HttpState};
-use reverb_service::{Replay, Store, StoreLog, StoreProgress, StoreStatus, TableHandle};
+use reverb_service::{LogMode, Replay, Store, StoreLog, StoreProgress, StoreStatus, TableHandle};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ fn all_that_is_shown_of_a_server_knows_its_log() {
     assert!(get(port, "/api/v1/checkpoints").1.contains(r#""log":null"#));
     assert!(!get(port, "/metrics").1.contains("reverb_log_"));
     let (sync_age, sync_interval) = (Duration::from_secs(99), Duration::from_secs(1));
-    let log = StoreLog { mode: "power", size_bytes: 4096, sync_age, sync_interval, is_low: true, failure: None };
+    let log = StoreLog { mode: LogMode::Power, size_bytes: 4096, sync_age, sync_interval, is_low: true, failure: None };
     *store.log.lock() = Some(log.clone());
     let figures = r#""mode":"power","size_bytes":4096,"sync_age_seconds":99.0,"sync_interval_seconds":1.0"#;
     let told = get(port, "/api/v1/checkpoints").1;

@@ -384,9 +384,9 @@ pub struct CheckpointsDocument {
 pub struct StoreLogDocument {
     /// What a confirmed change survives: `process` or `power`.
     pub mode: &'static str,
-    /// Size of its files.
+    /// Size in bytes. What earlier servers have written counts as the size of its files.
     pub size_bytes: u64,
-    /// Time in seconds since the last sync; 0 if nothing was written since.
+    /// Time in seconds for which something has been written and not synced; 0 if all is synced.
     pub sync_age_seconds: f64,
     /// Time in seconds after which what was written is synced at the latest.
     pub sync_interval_seconds: f64,

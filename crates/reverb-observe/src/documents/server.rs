@@ -80,7 +80,7 @@ pub fn checkpoints(replay: &Replay) -> CheckpointsDocument {
 
 fn store_log(log: &StoreLog) -> StoreLogDocument {
     StoreLogDocument {
-        mode: log.mode,
+        mode: log.mode.name(),
         size_bytes: log.size_bytes,
         sync_age_seconds: log.sync_age.as_secs_f64(),
         sync_interval_seconds: log.sync_interval.as_secs_f64(),

@@ -31,9 +31,11 @@ const CHECKPOINT_DURATION: Family =
     Family::seconds("reverb_checkpoint_last_duration", "Time that the latest checkpoint took.");
 const CHECKPOINT_SIZE: Family = Family::bytes("reverb_checkpoint_last_size", "Size of the latest checkpoint's files.");
 const LOG: Family = Family::plain("reverb_log", "What a confirmed change survives.");
-const LOG_SIZE: Family = Family::bytes("reverb_log", "Size of the files of the log.");
-const LOG_SYNC_AGE: Family =
-    Family::seconds("reverb_log_sync_age", "Time since the last sync of the log; 0 if nothing was written since.");
+const LOG_SIZE: Family = Family::bytes("reverb_log", "Size of the log, as far as no checkpoint has replaced it.");
+const LOG_SYNC_AGE: Family = Family::seconds(
+    "reverb_log_sync_age",
+    "Time for which something has been written to the log and not synced; 0 if all is synced.",
+);
 const LOG_SYNC_INTERVAL: Family =
     Family::seconds("reverb_log_sync_interval", "Time after which the log is synced at the latest.");
 const LOG_FAILED: Family = Family::plain("reverb_log_failed", "1 if a failure has closed the log, otherwise 0.");
@@ -92,7 +94,7 @@ fn write_checkpoints(writer: &mut Writer<'_>, status: &StoreStatus, interval: Op
 }
 
 fn write_log(writer: &mut Writer<'_>, log: &StoreLog) -> Result {
-    writer.info(&LOG, &[("mode", log.mode)])?;
+    writer.info(&LOG, &[("mode", log.mode.name())])?;
     gauge(writer, &LOG_SIZE, Some(log.size_bytes.into()))?;
     gauge(writer, &LOG_SYNC_AGE, Some(log.sync_age.as_secs_f64().into()))?;
     gauge(writer, &LOG_SYNC_INTERVAL, Some(log.sync_interval.as_secs_f64().into()))?;

@@ -92,7 +92,7 @@ impl TableHandle {
         mut inserted: impl FnMut(u64),
     ) -> Result<()> {
         let before = items.len();
-        let removed = Vec::with_capacity(before);
+        let removed = Vec::with_capacity(before.min(OPERATIONS_PER_STEP));
         let ((), kept) = self.turn(|turn| {
             let state = &mut *turn.state;
             turn.ended.removed = removed;

@@ -1,14 +1,15 @@
 //! The checkpoints of one server: saves its tables to a folder and loads them from there.
 
 use super::definition::changeable;
-use super::logged::{Restarted, install, oldest_epoch, restart};
-use super::options::CheckpointOptions;
+use super::logged::{Restarted, oldest_epoch, restart};
+use super::options::{CheckpointOptions, Durability};
+use super::restore::Loaded;
 use super::status::StatusBoard;
 use super::{folder, load, restore, save};
 use crate::disk::{Disk, RealDisk, storage_error};
-use crate::durable::{self, LogJournal, LogPlace};
+use crate::durable::{self, LeftOver, LogJournal, LogPlace};
 use crate::lock::{self, FolderLock};
-use crate::log::Position;
+use crate::log::{Fence, Position};
 use parking_lot::Mutex;
 use reverb_core::{Error, Result, Table, TableConfig, TableSnapshot};
 use reverb_service::write_ledger::Ledgers;
@@ -137,7 +138,7 @@ impl Checkpointer {
 
     /// Loads the checkpoint that the options select into tables that are not served yet. Refuses chunks of more than
     /// `limit_bytes` bytes in checkpoints that this package has not written. Returns the path of the checkpoint, or
-    /// `None` if there is none to load. If this fails, all tables are unchanged.
+    /// `None` if there is none to load. If a checkpoint or a log cannot be read, all tables are unchanged.
     ///
     /// With a log, it repeats what was confirmed since the checkpoint, restores the ledgers of writers, and begins to write
     /// the log. Without, it refuses a folder with a log that has such changes.
@@ -153,26 +154,20 @@ impl Checkpointer {
         self.state.lock().defined = here.iter().map(|config| (config.name.clone(), changeable(config))).collect();
         let load = || restore::load(&*self.disk, &self.options, &here, limit_bytes, &self.board);
         let restored = match self.options.durability {
-            Some(durability) => {
-                let log = (&self.log_place, durability);
-                let Restarted { path, journal, must_save } = restart(&self.options, log, tables, ledgers, &load)?;
-                let _set_once = self.journal.set(journal);
-                self.due.lock().after_start = !must_save;
-                if must_save {
-                    self.save(tables)?;
-                }
-                path
-            }
+            Some(durability) => self.restore_with_log(durability, (tables, &here), ledgers, &load)?,
             None => {
                 let loaded = load()?;
                 let log = loaded.as_ref().and_then(|loaded| loaded.log);
-                let had_log = durable::clear(&self.log_place, log, self.options.accept_loss)?;
+                let left_over = durable::left_over(&self.log_place, log, self.options.accept_loss)?;
                 let path = loaded.map(|loaded| {
-                    install(loaded.tables, tables);
+                    restore::install(loaded.tables, tables);
                     loaded.path
                 });
-                if had_log {
-                    self.save(tables)?;
+                // A folder that cannot be written to keeps its log.
+                if let Some(left_over) = left_over.filter(|_| self.state.lock().lock.is_ok()) {
+                    // A server elsewhere that still writes it ends.
+                    Fence::claim(self.log_place.disk.clone(), &self.log_place.folder)?;
+                    self.make_room(left_over, tables)?;
                 }
                 path
             }
@@ -183,6 +178,39 @@ impl Checkpointer {
             tracing::info!(path = %path, seconds, "loaded checkpoint {path} in {seconds:.1} s");
         }
         Ok(restored)
+    }
+
+    fn restore_with_log(
+        &self,
+        durability: Durability,
+        (tables, here): (&[TableHandle], &[TableConfig]),
+        ledgers: &Ledgers,
+        load: &dyn Fn() -> Result<Option<Loaded>>,
+    ) -> Result<Option<PathBuf>> {
+        let place = &self.log_place;
+        let restarted = restart(&self.options, place, (tables, here), ledgers, load)?;
+        let Restarted { path, fence, start, left_over, must_save } = restarted;
+        if let Some(left_over) = left_over {
+            self.make_room(left_over, tables)?;
+        }
+        let journal = LogJournal::start((place.clone(), durability), (fence, start), tables, ledgers)?;
+        let journal = self.journal.get_or_init(|| journal);
+        if let Err(closed) = &self.state.lock().lock {
+            // The caller has given up meanwhile, and closed this, without a journal to stop.
+            journal.stop()?;
+            return Err(closed.clone());
+        }
+        self.due.lock().after_start = true;
+        if must_save {
+            self.save(tables)?;
+        }
+        Ok(path)
+    }
+
+    /// Saves a checkpoint that names no log, and only then lets go of one that no start will repeat.
+    fn make_room(&self, left_over: LeftOver, tables: &[TableHandle]) -> Result<()> {
+        self.save(tables)?;
+        left_over.make_room(&self.log_place)
     }
 
     /// Saves the state of the tables at one moment, then removes older checkpoints beyond the number to keep. Saves run
@@ -251,7 +279,7 @@ impl Checkpointer {
             tracing::warn!("checkpoint {} is saved, but older ones could not be removed: {error}", path.display());
         }
         if let (Some(journal), Some(Position { log_id, .. })) = (journal, log) {
-            journal.saved(oldest_epoch(disk, root, log_id), bytes)?;
+            journal.saved(oldest_epoch(disk, root, log_id, &state.damaged), bytes)?;
         }
         Ok(path)
     }

@@ -1,17 +1,17 @@
 //! Checkpoints of a server with a log: each names where the log of later changes begins, and a restart repeats it.
 
 use super::definition::{Merged, changeable};
-use super::options::{CheckpointOptions, Definitions, Durability};
+use super::options::{CheckpointOptions, Definitions};
 use super::restore::{Loaded, LoadedTable, find};
 use super::{folder, load};
 use crate::disk::Disk;
-use crate::durable::{LogJournal, LogPlace, Target, repeat};
-use crate::log::{Fence, Id};
+use crate::durable::{LeftOver, LogPlace, Repeated, Target, repeat};
+use crate::log::{Fence, Id, Start};
 use reverb_core::published_room::Tally;
 use reverb_core::{Error, Replay, Result, Table, TableChanges, TableConfig};
 use reverb_service::TableHandle;
 use reverb_service::write_ledger::Ledgers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ struct Restart {
     replays: Vec<Replay>,
     /// What else the checkpoint has of each; `None` if it does not have the table.
     others: Vec<Option<Other>>,
+    ledgers: Ledgers,
 }
 
 struct Other {
@@ -41,7 +42,7 @@ impl Restart {
             Some(table) => Ok(Replay::new(table)),
             None => Table::new(config.clone()).map(Replay::new),
         });
-        Ok(Self { path, replays: tables.collect::<Result<_>>()?, others })
+        Ok(Self { path, replays: tables.collect::<Result<_>>()?, others, ledgers: Ledgers::default() })
     }
 }
 
@@ -49,56 +50,76 @@ impl Restart {
 pub struct Restarted {
     /// The checkpoint. `None` if there was none.
     pub path: Option<PathBuf>,
-    /// The journal of the tables from now on.
-    pub journal: Arc<LogJournal>,
+    /// The claim on the folder.
+    pub fence: Arc<Fence>,
+    /// Where the log goes on.
+    pub start: Start,
+    /// The log that does not go on.
+    pub left_over: Option<LeftOver>,
     /// Whether a checkpoint must be saved before the tables are served.
     pub must_save: bool,
 }
 
-/// Loads a checkpoint, and repeats the log after it. See [`super::checkpointer::Checkpointer::restore`].
+/// Loads a checkpoint for tables with these definitions, and repeats the log after it. The tables change only after all
+/// of both was read. See [`super::checkpointer::Checkpointer::restore`].
 pub fn restart(
     options: &CheckpointOptions,
-    (place, durability): (&LogPlace, Durability),
-    tables: &[TableHandle],
+    place: &LogPlace,
+    (tables, here): (&[TableHandle], &[TableConfig]),
     ledgers: &Ledgers,
     load: &dyn Fn() -> Result<Option<Loaded>>,
 ) -> Result<Restarted> {
-    let here: Vec<_> = tables.iter().map(|table| table.with_table(|table| table.config().clone())).collect();
     // Before the load: until then, another server may save checkpoints and remove what they replace.
     let fence = Fence::claim(place.disk.clone(), &place.folder)?;
-    let loaded = load()?;
-    let is_own = |loaded: &&Loaded| options.load.path.is_none() && loaded.path.parent() == Some(&options.root);
-    let from = loaded.as_ref().filter(is_own).and_then(|loaded| loaded.log);
-    let mut restart = Restart::new(loaded, &here)?;
-    let find = |name: &str| options.load.target_name(name).map(|name| find(&here, name)).transpose();
-    let target = Target { tables: &mut restart.replays, find: &find, ledgers };
-    let repeated = repeat((place, fence), from, target, options.accept_loss)?;
-    if repeated.is_broken {
-        restart = Restart::new(load()?, &here)?;
-    }
-    let Restart { path, replays, others } = restart;
-    let mut must_save = repeated.is_new;
-    for ((handle, replay), (other, here)) in tables.iter().zip(replays).zip(others.into_iter().zip(&here)) {
-        let mut table = replay.finish()?;
-        // The next restart begins with these limits.
+    let find = |name: &str| options.load.target_name(name).map(|name| find(here, name)).transpose();
+    // LSN up to which frames can be repeated.
+    let mut until = None;
+    let (restart, made, repeated) = loop {
+        let loaded = load()?;
+        let is_own = |loaded: &&Loaded| options.load.path.is_none() && loaded.path.parent() == Some(&options.root);
+        let from = loaded.as_ref().filter(is_own).and_then(|loaded| loaded.log);
+        let mut restart = Restart::new(loaded, here)?;
+        let target = Target { tables: &mut restart.replays, find: &find, ledgers: &restart.ledgers, until };
+        let repeated = repeat((place, &fence), from, target, options.accept_loss)?;
+        let made = std::mem::take(&mut restart.replays).into_iter().map(Replay::finish).collect::<Result<Vec<_>>>();
+        match (repeated.broken_at, made) {
+            // Once more, up to the frame before.
+            (Some(lsn), _) => until = Some(lsn),
+            (None, Err(Error::DataLoss(_))) if options.accept_loss && until != Some(0) => until = Some(0),
+            (None, made) => break (restart, made?, repeated),
+        }
+    };
+    let Repeated { start, left_over, is_new, .. } = repeated;
+    let Restart { path, others, ledgers: repeated_ledgers, .. } = restart;
+    // The next restart begins with other limits, or tables of other names.
+    let mut must_save = is_new || options.load.tables.is_some();
+    let mut restored = Vec::new();
+    for (mut table, (other, here)) in made.into_iter().zip(others.into_iter().zip(here)) {
         must_save |= other.is_none();
         let (tally, defined) = other.map_or_else(Default::default, |other| (other.tally, other.defined));
         must_save |= set_limits(&mut table, here, defined.as_ref(), options.load.definitions)?;
-        handle.restore(table, &tally);
+        restored.push((table, tally));
     }
-    let journal = LogJournal::start((place.clone(), durability), repeated, tables, ledgers)?;
-    Ok(Restarted { path, journal, must_save })
+    repeated_ledgers.states().iter().try_for_each(|state| ledgers.restore(state))?;
+    tables.iter().zip(restored).for_each(|(handle, (table, tally))| handle.restore(table, &tally));
+    Ok(Restarted { path, fence, start, left_over, must_save })
 }
 
-/// Returns the oldest epoch of a log from which a checkpoint in a folder may have to be loaded. 0 if that is not known.
-pub fn oldest_epoch(disk: &dyn Disk, root: &Path, log_id: Id) -> u64 {
+/// Returns the oldest epoch of a log from which a checkpoint in a folder may have to be loaded: not one of the `damaged`
+/// ones. 0 if that is not known.
+pub fn oldest_epoch(disk: &dyn Disk, root: &Path, log_id: Id, damaged: &HashSet<String>) -> u64 {
     let entries = folder::checkpoints(disk, root).unwrap_or_default();
     let epoch = |entry: &folder::CheckpointEntry| {
         let sidecar = load::read_sidecar(disk, &root.join(&entry.name))?;
         let log = sidecar.log.map(|log| log.position()).transpose()?;
         Ok::<_, Error>(log.filter(|log| log.log_id == log_id).map(|log| log.epoch))
     };
-    let epochs = entries.iter().filter(|entry| entry.is_ours).map(|entry| epoch(entry).unwrap_or(Some(0)));
+    let good = entries.iter().filter(|entry| entry.is_ours && !damaged.contains(&entry.name));
+    let epochs = good.map(|entry| match epoch(entry) {
+        Ok(epoch) => epoch,
+        Err(Error::DataLoss(_)) => None,
+        Err(_) => Some(0),
+    });
     epochs.flatten().min().unwrap_or(0)
 }
 
@@ -121,14 +142,4 @@ fn set_limits(
     drop(table.configure(&changes)?);
     table.evict_to_limits(&mut Vec::new());
     Ok(changeable(table.config()) != changeable(&saved))
-}
-
-/// Installs the tables of a checkpoint that no log follows.
-pub fn install(loaded: Vec<LoadedTable>, tables: &[TableHandle]) {
-    for LoadedTable { place, mut table, tally, is_limited, .. } in loaded {
-        if is_limited {
-            table.evict_to_limits(&mut Vec::new());
-        }
-        tables[place].restore(table, &tally);
-    }
 }

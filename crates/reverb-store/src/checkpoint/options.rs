@@ -1,7 +1,7 @@
 //! Options of saving and loading checkpoints.
 
-use crate::log::Mode;
 use reverb_core::{Error, Result};
+use reverb_service::LogMode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct CheckpointOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Durability {
     /// What a confirmed change survives.
-    pub mode: Mode,
+    pub mode: LogMode,
     /// Time after which what was written is synced at the latest.
     pub sync_interval: Duration,
     /// Number of bytes of the log after which a checkpoint is saved. `None` for those of the tables, 1 GiB at least.

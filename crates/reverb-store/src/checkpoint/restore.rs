@@ -89,7 +89,17 @@ pub fn load(
         // Like the reference, the server starts with empty tables then. Unlike the reference, it logs a warning.
         tracing::warn!("fallback_checkpoint_path {} holds no checkpoint; the tables are empty", path.display());
     }
-    Ok(found.map(|(path, (tables, log))| Loaded { path, tables, log }))
+    Ok(found.map(|(_, loaded)| loaded))
+}
+
+/// Installs the tables of a checkpoint that no log follows.
+pub fn install(loaded: Vec<LoadedTable>, tables: &[TableHandle]) {
+    for LoadedTable { place, mut table, tally, is_limited, .. } in loaded {
+        if is_limited {
+            table.evict_to_limits(&mut Vec::new());
+        }
+        tables[place].restore(table, &tally);
+    }
 }
 
 impl Plan {
@@ -156,7 +166,7 @@ fn load_one(
     (options, is_logged): (&LoadOptions, bool),
     tables: &[TableConfig],
     limit_bytes: u64,
-) -> Result<(Vec<LoadedTable>, Option<Position>)> {
+) -> Result<Loaded> {
     let mut differences = Vec::new();
     let mut found = Vec::new();
     let mut left_out = Vec::new();
@@ -195,7 +205,7 @@ fn load_one(
         let defined = definitions.remove(saved_name).flatten();
         loaded.push(LoadedTable { place, table, tally, is_limited, defined });
     }
-    Ok((loaded, log))
+    Ok(Loaded { path: path.into(), tables: loaded, log })
 }
 
 fn with_limits_of(saved: &TableConfig, config: TableConfig) -> TableConfig {

@@ -4,12 +4,12 @@
 //! note is dropped, since memory has it. A new log and a checkpoint of all tables heal that.
 
 use super::place::LogPlace;
-use super::restart::Repeated;
 use crate::checkpoint::Durability;
 use crate::effects::{Begin, EffectEncoder};
-use crate::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, remove_from};
+use crate::log::{Fence, Log, LogOptions, Payload, Position, Source, Start, remove_from};
 use parking_lot::{Mutex, RwLock};
 use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot};
+use reverb_service::LogMode;
 use reverb_service::write_ledger::{LedgerState, Ledgers};
 use reverb_service::{EffectsBegin, Journal, StoreLog, TableBegin, TableHandle, begin_effects};
 use std::fmt::{self, Debug};
@@ -68,11 +68,10 @@ impl LogJournal {
     /// Those of [`Log::start`].
     pub fn start(
         (place, durability): (LogPlace, Durability),
-        repeated: Repeated,
+        (fence, start): (Arc<Fence>, Start),
         tables: &[TableHandle],
         ledgers: &Ledgers,
     ) -> Result<Arc<Self>> {
-        let Repeated { fence, start, .. } = repeated;
         let log = Log::start(fence.clone(), start, log_options(&place, &durability))?.with_thread()?;
         let journal = Arc::new(Self {
             place,
@@ -138,8 +137,11 @@ impl LogJournal {
             // If this fails, the checkpoint has its epoch all the same. The mark says that the checkpoint is needed.
             next.commit_synced(self)?;
             next.mark_synced()?;
-            *self.log.write() = Arc::new(next.with_thread()?);
+            let next = Arc::new(next.with_thread()?);
+            let closed = std::mem::replace(&mut *self.log.write(), next);
             *repair = Repair::default();
+            // Without the lock: this waits for the thread of the closed log.
+            drop(closed);
             tracing::info!("the log in {} is open again", self.place.folder.display());
         }
         drop(repair);
@@ -188,10 +190,7 @@ impl LogJournal {
     pub fn status(&self) -> Option<StoreLog> {
         let status = self.log().status()?;
         Some(StoreLog {
-            mode: match status.mode {
-                Mode::Process => "process",
-                Mode::Power => "power",
-            },
+            mode: status.mode,
             size_bytes: status.bytes,
             sync_age: status.sync_age,
             sync_interval: self.durability.sync_interval,
@@ -205,7 +204,6 @@ impl LogJournal {
     /// # Errors
     /// [`Error::Storage`] if the log is closed by a failure, or by one in this call.
     pub fn stop(&self) -> Result<()> {
-        self.not_saved(false);
         let log = self.log();
         // What nobody waits for, as the counts of draws.
         let written = log.commit_written(self);
@@ -224,10 +222,13 @@ impl LogJournal {
     /// Drops what the tables have noted, which no log will have, and says so once. Returns false if another log has taken
     /// the place of the closed one: what was noted is for that one.
     fn drop_notes(&self, closed: &Arc<Log>, cause: &Error) -> bool {
-        let mut repair = self.repair.lock();
+        // While another log is made, updates do not wait for the disk. What they have noted is for that log, or for the
+        // next caller.
+        let repair = self.repair.try_lock();
         if !Arc::ptr_eq(closed, &self.log()) {
             return false;
         }
+        let Some(mut repair) = repair else { return true };
         if !std::mem::replace(&mut repair.has_warned, true) {
             tracing::warn!("updates of priorities and receipts are in memory only: {cause}");
         }
@@ -254,7 +255,7 @@ impl Journal for LogJournal {
     }
 
     fn waits_for_disk(&self) -> bool {
-        self.durability.mode == Mode::Power
+        self.durability.mode == LogMode::Power
     }
 
     fn commit(&self, confirmation: Confirmation) -> Result<()> {
@@ -266,11 +267,13 @@ impl Journal for LogJournal {
                 Confirmation::Synced => log.commit(self),
             };
             let Err(error) = kept else { return Ok(()) };
-            if log.failure().is_some() && !self.drop_notes(&log, &error) {
-                continue;
+            if log.failure().is_none() {
+                return Err(error);
             }
-            // Updates and receipts go on without a log.
-            return if confirmation == Confirmation::Written { Ok(()) } else { Err(error) };
+            if self.drop_notes(&log, &error) {
+                // Updates and receipts go on without a log.
+                return if confirmation == Confirmation::Written { Ok(()) } else { Err(error) };
+            }
         }
     }
 }
@@ -313,7 +316,6 @@ impl Notes {
     }
 
     fn go_on(&mut self, EffectsBegin { tables, ledgers }: EffectsBegin) -> Vec<TableSnapshot> {
-        self.encoder.begin_epoch();
         let names = self.tables.iter().map(|table| table.name().to_owned());
         let (firsts, snapshots): (Vec<_>, Vec<_>) =
             tables.into_iter().map(|TableBegin { first, snapshot, .. }| (first, snapshot)).unzip();

@@ -2,8 +2,9 @@
 //!
 //! - `journal.rs`: writes what tables note into the log, begins epochs for checkpoints, and heals a closed log.
 //! - `restart.rs`: repeats a log on restored tables, or sets one aside that cannot be trusted.
+//! - `place.rs`: where the log is.
 //!
-//! The order of locks: the turn to write of the log, then what this folder locks, then tables. Nobody waits for the log
+//! The order of locks: the repair of a closed log, the turn to write of a log, its notes, tables. Nobody waits for a log
 //! with the lock of a table.
 
 mod journal;
@@ -12,4 +13,4 @@ mod restart;
 
 pub use journal::LogJournal;
 pub use place::LogPlace;
-pub use restart::{Repeated, Target, check, clear, repeat};
+pub use restart::{LeftOver, Repeated, Target, check, left_over, repeat};

@@ -8,25 +8,28 @@ use crate::disk::Disk;
 use crate::effects::{EffectDecoder, Record};
 use crate::log::{Fence, Id, Position, Recovered, Start, boot_id, oldest, recover, remove_from, set_aside, verify};
 use bytes::Bytes;
-use reverb_core::{Error, Replay, Result};
+use reverb_core::{Effect, Error, Replay, Result};
 use reverb_service::write_ledger::Ledgers;
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
 /// What remedies there are, in the words of users.
 const ACCEPT_LOSS: &str = "accept_loss=True, or --accept-loss, sets the log aside and starts without these changes";
 
+/// Maximum number of times that a log is read which another server may be writing.
+const READS: usize = 5;
+
 /// What was repeated of a log, and how it goes on.
 #[derive(Debug)]
 pub struct Repeated {
-    /// The claim on the folder.
-    pub fence: Arc<Fence>,
     /// Where the log goes on.
     pub start: Start,
-    /// Whether a checkpoint must be saved before anything is confirmed: none names the log.
+    /// Whether it is a new log, which no checkpoint names.
     pub is_new: bool,
-    /// Whether an effect did not fit its table. Then the tables are of no use.
-    pub is_broken: bool,
+    /// The log that does not go on, if there is one. A checkpoint of what was repeated makes up for it.
+    pub left_over: Option<LeftOver>,
+    /// The first frame that could not be repeated, although it is whole. The tables are of no use then.
+    pub broken_at: Option<u64>,
 }
 
 /// Where the tables of a log are repeated.
@@ -35,94 +38,132 @@ pub struct Target<'a> {
     pub tables: &'a mut [Replay],
     /// Returns which of them has this name in the log. `None` if the table is left out.
     pub find: &'a dyn Fn(&str) -> Result<Option<usize>>,
-    /// The ledgers of the server.
+    /// New ledgers.
     pub ledgers: &'a Ledgers,
+    /// LSN of the first frame that is not repeated. `None` for all.
+    pub until: Option<u64>,
 }
 
 /// Repeats the log in a folder, which the caller has claimed before it has loaded a checkpoint, from the epoch that this
 /// checkpoint names; `None` if none was loaded, or if it names none. With `accept_loss`, a log that cannot be repeated is
-/// set aside: what was repeated of it counts.
+/// left over: what was repeated of it counts.
 ///
 /// # Errors
 /// [`Error::DataLoss`], naming the files, if the log is damaged, is missing or belongs to no checkpoint;
-/// [`Error::Storage`] if a file cannot be read or changed; those of `find`.
+/// [`Error::Storage`] if a file cannot be read or changed; [`Error::InvalidPriority`], [`Error::SignatureMismatch`] and
+/// [`Error::InvalidArgument`] if changes do not fit tables whose definitions were changed; those of `find`.
 pub fn repeat(
-    (place, fence): (&LogPlace, Arc<Fence>),
+    (place, fence): (&LogPlace, &Fence),
     from: Option<Position>,
     target: Target<'_>,
     accept_loss: bool,
 ) -> Result<Repeated> {
     let LogPlace { disk, folder, boot_id, .. } = place;
-    let mut repeat = Repeat { decoder: EffectDecoder::new(), target, places: Vec::new(), epochs: 0, is_broken: false };
-    let repeated = match oldest(&**disk, folder) {
-        Ok(None) if from.is_none() => Ok(None),
-        Ok(None) => Err(missing(folder)),
-        Ok(Some(first)) => match from {
-            Some(from) => check_begin(&**disk, folder, from, *boot_id)
-                .and_then(|()| recover(&fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame)))
-                .map(|found| Some(found.next)),
-            None => remove_unchanged(place, first).map(|()| None),
-        },
-        Err(error) => Err(error),
+    let Some(from) = from else {
+        let left_over = left_over(place, None, accept_loss)?;
+        return Ok(Repeated { start: Start::fresh(), is_new: true, left_over, broken_at: None });
     };
-    let Repeat { is_broken, .. } = repeat;
-    let (start, is_new, is_broken) = match repeated {
-        Ok(Some(start)) => (start, false, false),
-        Ok(None) => (Start::fresh(), true, false),
+    let mut repeat = Repeat::new(target);
+    let repeated = check_begin(&**disk, folder, from, *boot_id)
+        .and_then(|()| recover(fence, from, *boot_id, &mut |lsn, frame| repeat.frame(lsn, frame)));
+    let Repeat { broken_at, left_out, .. } = repeat;
+    if !left_out.is_empty() {
+        let names = left_out.into_iter().collect::<Vec<_>>().join(", ");
+        tracing::warn!("changes of these tables are not repeated, because `tables` leaves them out: {names}");
+    }
+    match repeated {
+        Ok(found) => Ok(Repeated { start: found.next, is_new: false, left_over: None, broken_at: None }),
         Err(Error::DataLoss(why)) if accept_loss => {
-            put_aside(place, &why)?;
-            (Start::fresh(), true, is_broken)
+            Ok(Repeated { start: Start::fresh(), is_new: true, left_over: Some(LeftOver::Damaged(why)), broken_at })
         }
-        Err(Error::DataLoss(why)) => return Err(Error::DataLoss(format!("{why}. {ACCEPT_LOSS}"))),
-        Err(error) => return Err(error),
-    };
-    Ok(Repeated { fence, start, is_new, is_broken })
+        Err(Error::DataLoss(why)) => Err(Error::DataLoss(format!("{why}. {ACCEPT_LOSS}"))),
+        Err(error) => Err(error),
+    }
 }
 
-/// Makes room in a folder whose log nothing will repeat: removes a log without changes since the epoch that the loaded
-/// checkpoint names. Returns whether there was one: then that checkpoint names a log that is gone, and should not stay the
-/// newest.
+/// A log that nothing will repeat. It stays until a checkpoint has what the server has begun with.
+#[derive(Debug)]
+pub enum LeftOver {
+    /// The checkpoint that was loaded has all that it says.
+    Unchanged,
+    /// The loss of what it says, or may say, is accepted, for this reason.
+    Damaged(String),
+}
+
+impl LeftOver {
+    /// Removes the log, or sets it aside if it has changes or may have.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] if a file cannot be changed.
+    pub fn make_room(self, LogPlace { disk, folder, .. }: &LogPlace) -> Result<()> {
+        let Self::Damaged(why) = self else { return remove_from(&**disk, folder, 0) };
+        let names: Vec<_> = set_aside(&**disk, folder)?
+            .iter()
+            .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+            .collect();
+        let (folder, names) = (folder.display(), names.join(", "));
+        tracing::error!("changes may be lost, as accepted: {why}. The log was set aside in {folder}: {names}");
+        Ok(())
+    }
+}
+
+/// Returns the log in a folder that nothing will repeat, if there is one. Changes nothing. `from` is the epoch that the
+/// loaded checkpoint names, for a server that repeats no log.
 ///
 /// # Errors
-/// [`Error::DataLoss`], naming the files, if the log has changes or may have, unless the loss is accepted;
-/// [`Error::Storage`] if a file cannot be read or changed.
-pub fn clear(place: &LogPlace, from: Option<Position>, accept_loss: bool) -> Result<bool> {
-    let LogPlace { disk, folder, .. } = place;
-    let cleared = match oldest(&**disk, folder) {
-        Ok(None) => return Ok(false),
-        Ok(Some(first)) => {
-            // A server elsewhere that still writes it ends.
-            Fence::claim(disk.clone(), folder)?;
-            remove_unchanged(place, from.unwrap_or(first))
-        }
+/// [`Error::DataLoss`], naming the files, if the log has changes since, or may have, unless the loss is accepted;
+/// [`Error::Storage`] if a file cannot be read.
+pub fn left_over(
+    LogPlace { disk, folder, boot_id, .. }: &LogPlace,
+    from: Option<Position>,
+    accept_loss: bool,
+) -> Result<Option<LeftOver>> {
+    let checked = match oldest(&**disk, folder) {
+        Ok(None) => return Ok(None),
+        Ok(Some(first)) => check_unchanged(&**disk, folder, from.unwrap_or(first), *boot_id),
         Err(error) => Err(error),
     };
-    match cleared {
-        Err(Error::DataLoss(why)) if accept_loss => put_aside(place, &why),
+    match checked {
+        Ok(()) => Ok(Some(LeftOver::Unchanged)),
+        Err(Error::DataLoss(why)) if accept_loss => Ok(Some(LeftOver::Damaged(why))),
         Err(Error::DataLoss(why)) => Err(Error::DataLoss(format!(
             "{why}. A server with `durability` repeats the log of the checkpoint that it loads; {ACCEPT_LOSS}"
         ))),
-        cleared => cleared,
-    }?;
-    Ok(true)
+        Err(error) => Err(error),
+    }
 }
 
-/// Reads a log as a restart from a checkpoint would, and changes nothing.
+/// Reads a log as a restart from a checkpoint would, and changes nothing. A server may write it meanwhile.
 ///
 /// # Errors
 /// [`Error::DataLoss`], naming the files, if it is missing or damaged; [`Error::Storage`] if a file cannot be read.
 pub fn check(disk: &dyn Disk, folder: &Path, from: Position) -> Result<Recovered> {
-    if oldest(disk, folder)?.is_none() {
-        return Err(missing(folder));
+    let read = || {
+        check_begin(disk, folder, from, boot_id())?;
+        let mut decoder = EffectDecoder::new();
+        verify(disk, folder, from, boot_id(), &mut |_, frame| decoder.decode(frame, &mut |_| Ok(())))
+    };
+    // Frames that come behind the end which was just read look like damage there, once.
+    let mut read_before = read();
+    for _ in 1..READS {
+        if !matches!(read_before, Err(Error::DataLoss(_))) {
+            break;
+        }
+        let again = read();
+        if again == read_before {
+            break;
+        }
+        read_before = again;
     }
-    check_begin(disk, folder, from, boot_id())?;
-    let mut decoder = EffectDecoder::new();
-    verify(disk, folder, from, boot_id(), &mut |_, frame| decoder.decode(frame, &mut |_| Ok(())))
+    read_before
 }
 
 /// Checks that the first frame with changes is there of the epoch that a checkpoint names. It has the ledgers, and was
 /// synced before the checkpoint was saved, so that no crash has torn it.
 fn check_begin(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<()> {
+    if oldest(disk, folder)?.is_none() {
+        return Err(missing(folder));
+    }
     let mut is_there = false;
     let read = verify(disk, folder, from, boot_id, &mut |_, _| {
         is_there = true;
@@ -145,31 +186,21 @@ fn missing(folder: &Path) -> Error {
     Error::DataLoss(format!("the log that the checkpoint names is missing in {}", folder.display()))
 }
 
-/// Removes a log that has no changes from a position on.
-fn remove_unchanged(LogPlace { disk, folder, boot_id, .. }: &LogPlace, from: Position) -> Result<()> {
+/// Checks that a log has no changes from a position on.
+fn check_unchanged(disk: &dyn Disk, folder: &Path, from: Position, boot_id: Option<Id>) -> Result<()> {
     let mut decoder = EffectDecoder::new();
     let mut has_changes = false;
-    verify(&**disk, folder, from, *boot_id, &mut |_, frame| {
+    verify(disk, folder, from, boot_id, &mut |_, frame| {
         decoder.decode(frame, &mut |record| {
             has_changes |= matches!(record, Record::Effect { .. });
             Ok(())
         })
     })?;
-    if has_changes {
-        return Err(Error::DataLoss(format!(
-            "the log in {} has confirmed changes that are in no checkpoint that is loaded",
-            folder.display()
-        )));
+    if !has_changes {
+        return Ok(());
     }
-    remove_from(&**disk, folder, 0)
-}
-
-fn put_aside(LogPlace { disk, folder, .. }: &LogPlace, why: &str) -> Result<()> {
-    let aside = set_aside(&**disk, folder)?;
-    let names: Vec<_> = aside.iter().map(|path| path.file_name().map(Path::new).unwrap_or(path).display()).collect();
-    let names = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    tracing::error!("changes may be lost, as accepted: {why}. The log was set aside in {}: {names}", folder.display());
-    Ok(())
+    let folder = folder.display();
+    Err(Error::DataLoss(format!("the log in {folder} has confirmed changes that are in no checkpoint that is loaded")))
 }
 
 struct Repeat<'a> {
@@ -177,35 +208,50 @@ struct Repeat<'a> {
     target: Target<'a>,
     /// Where the tables of the epoch are repeated, in the order of the log.
     places: Vec<Option<usize>>,
+    /// The names of those that are not.
+    left_out: BTreeSet<String>,
     /// Number of epochs that have begun.
     epochs: u64,
-    is_broken: bool,
+    broken_at: Option<u64>,
 }
 
-impl Repeat<'_> {
+impl<'a> Repeat<'a> {
+    fn new(target: Target<'a>) -> Self {
+        let (decoder, places, left_out) = (EffectDecoder::new(), Vec::new(), BTreeSet::new());
+        Self { decoder, target, places, left_out, epochs: 0, broken_at: None }
+    }
+
     fn frame(&mut self, lsn: u64, frame: Bytes) -> Result<()> {
-        let Self { decoder, target: Target { tables, find, ledgers }, places, epochs, is_broken } = self;
+        let Self { decoder, target: Target { tables, find, ledgers, until }, places, left_out, epochs, .. } = self;
+        if until.is_some_and(|until| lsn >= until) {
+            return Err(Error::DataLoss(format!("frame {lsn} of the log could not be repeated")));
+        }
         let repeated = decoder.decode(frame, &mut |record| match record {
             Record::Begin { tables: names, ledgers: states } => {
                 *epochs += 1;
                 *places = names.iter().map(|name| find(name)).collect::<Result<_>>()?;
+                let is_left_out = names.into_iter().zip(&*places).filter(|(_, place)| place.is_none());
+                left_out.extend(is_left_out.map(|(name, _)| name));
                 states.iter().try_for_each(|state| ledgers.restore(state))
             }
             // The checkpoint before has these.
             Record::First { .. } if *epochs > 1 => Ok(()),
             Record::First { table, effect } | Record::Effect { table, effect } => {
-                if let reverb_core::Effect::Wrote { writer, sequence } = &effect {
+                if let Effect::Wrote { writer, sequence } = &effect {
                     ledgers.restore_written(writer, *sequence);
                     return Ok(());
                 }
                 let Some(place) = places[table] else { return Ok(()) };
-                tables[place].apply(effect).inspect_err(|_| *is_broken = true)
+                tables[place].apply(effect)
             }
         });
-        repeated.map_err(|error| match error {
-            Error::DataLoss(why) => Error::DataLoss(format!("frame {lsn} of the log: {why}")),
-            Error::InvalidPriority(why) => Error::DataLoss(format!("frame {lsn} of the log: {why}")),
-            error => error,
+        repeated.map_err(|error| {
+            self.broken_at = Some(lsn);
+            match error {
+                Error::DataLoss(why) => Error::DataLoss(format!("frame {lsn} of the log: {why}")),
+                Error::InvalidPriority(why) => Error::InvalidPriority(format!("frame {lsn} of the log: {why}")),
+                error => error,
+            }
         })
     }
 }

@@ -45,18 +45,12 @@ impl EffectEncoder {
         Self { chunks: LoggedChunks::new(), tables: 0, numbers: Vec::new() }
     }
 
-    /// Begins an epoch: no chunk counts as logged any more. [`EffectEncoder::put_begin`] comes next.
-    pub fn begin_epoch(&mut self) {
-        self.chunks.forget();
-        self.tables = 0;
-    }
-
-    /// Begins an epoch, and puts its first record into the payload.
+    /// Begins an epoch, in which no chunk counts as logged yet, and puts its first record into the payload.
     ///
     /// # Errors
     /// Those of [`EffectEncoder::put_effects`].
     pub fn put_begin(&mut self, payload: &mut Payload, begin: &Begin<'_>) -> Result<()> {
-        self.begin_epoch();
+        self.chunks.forget();
         self.tables = begin.tables.len();
         let out = payload.own();
         out.push(BEGIN);

@@ -3,7 +3,7 @@
 use super::fence::Fence;
 use super::folder::{Position, SegmentName, read_header, segments};
 use super::format::GAP;
-use super::options::{LogOptions, Mode, Start};
+use super::options::{LogOptions, Start};
 use super::payload::{Payload, Source};
 use super::progress::Progress;
 use super::segment::Segment;
@@ -13,9 +13,11 @@ use super::writer::Writer;
 use crate::disk::{LogDisk, storage_error};
 use parking_lot::{Condvar, Mutex};
 use reverb_core::{Error, Result, fork};
+use reverb_service::LogMode;
 use std::fmt::{self, Debug};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ pub struct Log {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogStatus {
     /// What a confirmed change survives.
-    pub mode: Mode,
+    pub mode: LogMode,
     /// Number of bytes of all epochs that were not removed.
     pub bytes: u64,
     /// Number of bytes of this epoch.
@@ -80,7 +82,7 @@ impl Log {
         let mut writer = Writer::begin(Arc::new(first), ids, (position.lsn, synced_through), segment_bytes)?;
         writer.segment.sync()?;
         let progress = Progress::begin(&mut writer, synced_through, older, clock());
-        let needs_mark = progress.lacks_mark();
+        let needs_mark = synced_through > 0 && progress.lacks_mark();
         let shared = Shared {
             mode,
             sync_interval,
@@ -90,6 +92,7 @@ impl Log {
             writer: Mutex::new((writer, Payload::default())),
             spare: Mutex::new(Spare { next: name(1), segment: None }),
             progress: Mutex::new(progress),
+            is_closed: AtomicBool::new(false),
             turn_ended: Condvar::new(),
             wake: Condvar::new(),
         };
@@ -118,7 +121,7 @@ impl Log {
         self.began
     }
 
-    /// Returns once all that was noted before this call is written ([`Mode::Process`]) or synced ([`Mode::Power`]). All
+    /// Returns once all that was noted before this call is written ([`LogMode::Process`]) or synced ([`LogMode::Power`]). All
     /// callers pass the same source: one drains it for the others.
     ///
     /// # Errors
@@ -133,7 +136,7 @@ impl Log {
     /// # Errors
     /// As [`Log::commit`].
     pub fn commit_written(&self, source: &dyn Source) -> Result<()> {
-        self.commit_in(source, Mode::Process)
+        self.commit_in(source, LogMode::Process)
     }
 
     /// Returns once all that was noted before this call is synced, in each mode.
@@ -141,10 +144,10 @@ impl Log {
     /// # Errors
     /// As [`Log::commit`].
     pub fn commit_synced(&self, source: &dyn Source) -> Result<()> {
-        self.commit_in(source, Mode::Power)
+        self.commit_in(source, LogMode::Power)
     }
 
-    fn commit_in(&self, source: &dyn Source, mode: Mode) -> Result<()> {
+    fn commit_in(&self, source: &dyn Source, mode: LogMode) -> Result<()> {
         self.check_process()?;
         let shared = &*self.shared;
         let mut progress = shared.progress.lock();
@@ -153,7 +156,7 @@ impl Log {
         // The group that is being written may have passed what the caller has noted.
         let group = progress.begun + 1;
         shared.write_through(&mut progress, group, &|payload| source.drain(payload))?;
-        if mode == Mode::Power {
+        if mode == LogMode::Power {
             shared.sync_through(&mut progress, group)?;
         }
         shared.check_fence(&mut progress)
@@ -245,7 +248,11 @@ impl Log {
 
     /// Returns what has closed the log. `None` while it works.
     pub fn failure(&self) -> Option<Error> {
-        if self.is_ours() { self.shared.progress.lock().failure.clone() } else { self.check_process().err() }
+        if !self.is_ours() {
+            return self.check_process().err();
+        }
+        // Inserts ask each time, under the lock of their table.
+        if self.shared.is_closed.load(Acquire) { self.shared.progress.lock().failure.clone() } else { None }
     }
 
     /// Returns what the log tells of itself. `None` in a forked child.
@@ -272,7 +279,12 @@ impl Log {
     /// [`Error::Storage`] in a forked child.
     pub fn successor(&self, attempt: u64) -> Result<Start> {
         self.check_process()?;
-        let (epoch, synced_through) = (*self.next_epoch.lock(), self.shared.progress.lock().synced_lsn);
+        let epoch = *self.next_epoch.lock();
+        let mut progress = self.shared.progress.lock();
+        // A thread that took the turn before the failure may not have drained yet.
+        self.shared.wait_for_turn(&mut progress);
+        let synced_through = progress.synced_lsn;
+        drop(progress);
         // The frame that failed may be whole in its file. What happened since is in no frame, so that none may follow it,
         // nor the frames of an attempt before.
         let lsn = self.shared.writer.lock().0.next_lsn + attempt * GAP;

@@ -27,6 +27,6 @@ pub use commit::{Log, LogStatus};
 pub use fence::Fence;
 pub use folder::{Position, oldest, remove_from, set_aside};
 pub use format::{Id, boot_id};
-pub use options::{Clock, LogOptions, Mode, SEGMENT_BYTES, Start};
+pub use options::{Clock, LogOptions, SEGMENT_BYTES, Start};
 pub use payload::{Payload, Source};
 pub use recovery::{Recovered, recover, verify};

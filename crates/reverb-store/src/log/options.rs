@@ -2,20 +2,12 @@
 
 use super::folder::Position;
 use super::format::{Id, boot_id};
+use reverb_service::LogMode;
 use std::fmt::{self, Debug};
 use std::time::{Duration, Instant};
 
 /// Size of a segment in bytes.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
-
-/// What a confirmed change survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Any end of the process: the system has the change.
-    Process,
-    /// Also a loss of power: the change is on disk.
-    Power,
-}
 
 /// Tells the time.
 pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
@@ -23,7 +15,7 @@ pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 /// What is told of a log when it starts.
 pub struct LogOptions {
     /// What a confirmed change survives.
-    pub mode: Mode,
+    pub mode: LogMode,
     /// Time after which what was written is synced at the latest. Not zero.
     pub sync_interval: Duration,
     /// Size of a segment in bytes.
@@ -36,7 +28,7 @@ pub struct LogOptions {
 
 impl LogOptions {
     /// The options of a server.
-    pub fn new(mode: Mode, sync_interval: Duration) -> Self {
+    pub fn new(mode: LogMode, sync_interval: Duration) -> Self {
         let clock = Box::new(Instant::now);
         Self { mode, sync_interval, segment_bytes: SEGMENT_BYTES, boot_id: boot_id(), clock }
     }

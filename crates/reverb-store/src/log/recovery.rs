@@ -14,7 +14,7 @@ use std::path::Path;
 pub struct Recovered {
     /// Where the log goes on.
     pub next: Start,
-    /// Number of frames with changes, and of bytes of all frames.
+    /// Number of frames with changes.
     pub frames: u64,
     /// Number of bytes of all whole frames.
     pub bytes: u64,

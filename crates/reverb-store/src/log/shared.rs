@@ -6,14 +6,16 @@
 
 use super::fence::Fence;
 use super::folder::SegmentName;
-use super::options::{Clock, Mode};
+use super::options::Clock;
 use super::payload::Payload;
 use super::progress::Progress;
 use super::segment::Segment;
 use super::writer::Writer;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reverb_core::{Error, Result};
+use reverb_service::LogMode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Release};
 use std::time::Duration;
 
 /// The segment that is made ahead.
@@ -27,7 +29,7 @@ pub struct Spare {
 
 /// What all threads of a log share.
 pub struct Shared {
-    pub mode: Mode,
+    pub mode: LogMode,
     pub sync_interval: Duration,
     pub segment_bytes: u64,
     pub fence: Arc<Fence>,
@@ -36,6 +38,8 @@ pub struct Shared {
     pub writer: Mutex<(Writer, Payload)>,
     pub spare: Mutex<Spare>,
     pub progress: Mutex<Progress>,
+    /// Whether the progress has a failure.
+    pub is_closed: AtomicBool,
     /// Told whenever a turn ends.
     pub turn_ended: Condvar,
     /// Wakes the log's own thread.
@@ -208,7 +212,7 @@ impl Shared {
                 let current = progress.segment.clone();
                 progress.sealed.extend(segments.into_iter().filter(|segment| !Arc::ptr_eq(segment, &current)));
                 // The thread writes a mark.
-                let lacks_mark = self.mode == Mode::Power && !progress.naps && progress.lacks_mark();
+                let lacks_mark = self.mode == LogMode::Power && !progress.naps && progress.lacks_mark();
                 progress.is_wanted |= lacks_mark || !progress.sealed.is_empty();
                 Ok(())
             }
@@ -246,6 +250,7 @@ impl Shared {
             ))
         });
         let failure = failure.clone();
+        self.is_closed.store(true, Release);
         self.turn_ended.notify_all();
         self.wake.notify_all();
         failure

@@ -1,9 +1,9 @@
 //! What a log does beside commits: syncs at intervals, marks, the next segment, hints to the system, free space.
 
-use super::options::Mode;
 use super::progress::HINT_BYTES;
 use super::shared::Shared;
 use reverb_core::Result;
+use reverb_service::LogMode;
 use std::time::Duration;
 
 /// Time after a sync in which changes usually follow, so that no mark is needed.
@@ -60,7 +60,7 @@ fn sync_if_due(shared: &Shared) -> Result<()> {
 
 fn mark_if_due(shared: &Shared) -> Result<()> {
     let mut progress = shared.progress.lock();
-    let pause = if shared.mode == Mode::Power { MARK_PAUSE } else { Duration::ZERO };
+    let pause = if shared.mode == LogMode::Power { MARK_PAUSE } else { Duration::ZERO };
     let age = (shared.clock)().saturating_duration_since(progress.last_sync);
     if progress.is_writing || !progress.lacks_mark() || age < pause {
         return Ok(());
@@ -95,7 +95,7 @@ pub fn run(shared: &Shared) {
     loop {
         let mut progress = shared.progress.lock();
         if !progress.is_wanted && !progress.is_stopped && progress.failure.is_none() {
-            progress.naps = shared.mode == Mode::Power && progress.lacks_mark();
+            progress.naps = shared.mode == LogMode::Power && progress.lacks_mark();
             // Also after a wake, what was written is synced in time.
             let age = progress.unsynced_age((shared.clock)()).unwrap_or_default();
             let pause = shared.sync_interval.saturating_sub(age);

@@ -5,7 +5,7 @@ use crate::life::{Life, every};
 use crate::story::{Op, Story};
 use crate::world::{BOOTS, ITEMS, PRIORITIZED, QUEUE, Server};
 use reverb_core::Error;
-use reverb_store::log::Mode;
+use reverb_service::LogMode;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ struct Known {
 }
 
 impl Known {
-    fn new(mode: Mode, end: End) -> Self {
+    fn new(mode: LogMode, end: End) -> Self {
         let mut life = Life::new(mode);
         let server = life.start(&life.disk, BOOTS[0]).unwrap();
         let calls = [
@@ -131,7 +131,7 @@ fn is_segment(path: &Path) -> bool {
 }
 
 fn knowns() -> impl Iterator<Item = Known> {
-    [(Mode::Process, End::Stopped), (Mode::Power, End::Stopped), (Mode::Power, End::Killed)]
+    [(LogMode::Process, End::Stopped), (LogMode::Power, End::Stopped), (LogMode::Power, End::Killed)]
         .into_iter()
         .map(|(mode, end)| Known::new(mode, end))
 }

@@ -6,7 +6,8 @@ use crate::story::Op;
 use crate::world::{BOOTS, ITEMS};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use reverb_store::log::{Id, Mode};
+use reverb_service::LogMode;
+use reverb_store::log::Id;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Life {
@@ -84,7 +85,7 @@ fn check_losses(life: &Life, call: u64) {
 
 #[test]
 fn a_process_that_is_killed_at_any_call_loses_nothing_that_was_confirmed() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let check = |life: &Life, _| drop(life.check_killed());
         let begins = [Life::new(mode), Life::lived(mode)];
         let calls = [0, 1].map(|offset| end_at_all(&begins[offset], end_at, &check, offset));
@@ -94,27 +95,27 @@ fn a_process_that_is_killed_at_any_call_loses_nothing_that_was_confirmed() {
 
 #[test]
 fn a_new_server_in_mode_process_loses_power() {
-    end_at_all(&Life::new(Mode::Process), end_at, &check_losses, 2);
+    end_at_all(&Life::new(LogMode::Process), end_at, &check_losses, 2);
 }
 
 #[test]
 fn a_new_server_in_mode_power_loses_power() {
-    end_at_all(&Life::new(Mode::Power), end_at, &check_losses, 3);
+    end_at_all(&Life::new(LogMode::Power), end_at, &check_losses, 3);
 }
 
 #[test]
 fn a_restarted_server_in_mode_process_loses_power() {
-    end_at_all(&Life::lived(Mode::Process), end_at, &check_losses, 4);
+    end_at_all(&Life::lived(LogMode::Process), end_at, &check_losses, 4);
 }
 
 #[test]
 fn a_restarted_server_in_mode_power_loses_power() {
-    end_at_all(&Life::lived(Mode::Power), end_at, &check_losses, 5);
+    end_at_all(&Life::lived(LogMode::Power), end_at, &check_losses, 5);
 }
 
 #[test]
 fn a_server_that_opens_its_log_again_ends_at_any_call() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let check = |life: &Life, call| {
             life.check_killed();
             check_losses(life, call);

@@ -4,17 +4,17 @@ use crate::crash_disk::CrashDisk;
 use crate::life::calls;
 use crate::story::Story;
 use crate::world::{BOOTS, Folder, ITEMS, Server, insert, options};
+use reverb_service::LogMode;
 use reverb_store::checkpoint::Durability;
-use reverb_store::log::Mode;
 use std::time::Duration;
 
 /// A server whose own thread has nothing to do, so that it holds no lock when the process is forked.
 fn quiet_server(disk: &CrashDisk, folder: &Folder) -> Server {
     let sync_interval = Duration::from_secs(3600);
-    let durability = Some(Durability { mode: Mode::Process, sync_interval, max_log_bytes: None });
+    let durability = Some(Durability { mode: LogMode::Process, sync_interval, max_log_bytes: None });
     let options = reverb_store::checkpoint::CheckpointOptions { durability, ..options(&folder.0, None) };
     let server = Server::start_on(disk, options, BOOTS[0]).unwrap();
-    let mut story = Story::new(Mode::Process);
+    let mut story = Story::new(LogMode::Process);
     calls(100).iter().for_each(|op| story.make(&server, disk, op));
     let mut before = 0;
     while before != disk.calls() {

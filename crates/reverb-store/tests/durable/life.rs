@@ -4,8 +4,9 @@ use crate::crash_disk::{CrashDisk, Fault};
 use crate::story::{Op, Story};
 use crate::world::{BOOTS, Folder, ITEMS, PRIORITIZED, QUEUE, Server, THRICE, options};
 use reverb_core::Result;
+use reverb_service::LogMode;
 use reverb_store::checkpoint::{CheckpointOptions, Durability};
-use reverb_store::log::{Id, Mode};
+use reverb_store::log::Id;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,16 +28,16 @@ pub struct Life {
     folder: Arc<Folder>,
     pub disk: CrashDisk,
     pub story: Story,
-    mode: Mode,
+    mode: LogMode,
 }
 
 impl Life {
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: LogMode) -> Self {
         Self { folder: Arc::new(Folder::new()), disk: CrashDisk::empty(), story: Story::new(mode), mode }
     }
 
     /// A life at whose end a server was killed.
-    pub fn lived(mode: Mode) -> Self {
+    pub fn lived(mode: LogMode) -> Self {
         let mut life = Self::new(mode);
         let server = life.start(&life.disk, BOOTS[0]).unwrap();
         life.make(&server, &calls(100));

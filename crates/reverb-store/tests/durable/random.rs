@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use reverb_core::ItemKey;
-use reverb_store::log::Mode;
+use reverb_service::LogMode;
 
 /// Number of calls of an ordinary run.
 const CALLS: u64 = 10_000;
@@ -94,7 +94,7 @@ fn restart(life: &mut Life, server: Server, is_killed: bool) -> Server {
     server
 }
 
-fn run(mode: Mode, calls: u64, seed: u64) {
+fn run(mode: LogMode, calls: u64, seed: u64) {
     let random = SmallRng::seed_from_u64(seed);
     let mut chooser = Chooser { random, next_number: 1, left_out: Vec::new() };
     let mut life = Life::new(mode);
@@ -112,7 +112,7 @@ fn run(mode: Mode, calls: u64, seed: u64) {
 
 #[test]
 fn a_server_that_restarts_now_and_then_is_that_of_the_model() {
-    [Mode::Process, Mode::Power].into_iter().zip(0..).for_each(|(mode, seed)| run(mode, CALLS / 2, seed));
+    [LogMode::Process, LogMode::Power].into_iter().zip(0..).for_each(|(mode, seed)| run(mode, CALLS / 2, seed));
 }
 
 #[test]
@@ -120,5 +120,5 @@ fn a_server_that_restarts_now_and_then_is_that_of_the_model() {
 fn a_server_that_restarts_often_is_that_of_the_model() {
     let seeds: u64 = SmallRng::from_os_rng().random();
     println!("seed {seeds}");
-    [Mode::Process, Mode::Power].into_iter().zip(seeds..).for_each(|(mode, seed)| run(mode, 50 * CALLS, seed));
+    [LogMode::Process, LogMode::Power].into_iter().zip(seeds..).for_each(|(mode, seed)| run(mode, 50 * CALLS, seed));
 }

@@ -2,11 +2,11 @@
 
 use crate::world::{Folder, Server, contents, insert, options};
 use reverb_core::Error;
-use reverb_store::log::Mode;
+use reverb_service::LogMode;
 
 #[test]
 fn what_was_confirmed_is_there_after_the_end_of_the_process() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let folder = Folder::new();
         let server = Server::start(options(&folder.0, Some(mode))).unwrap();
         (1..=5).for_each(|key| insert(server.items(), key).unwrap());
@@ -30,7 +30,7 @@ fn what_was_confirmed_is_there_after_the_end_of_the_process() {
 #[test]
 fn a_server_without_a_log_refuses_a_folder_with_unsaved_changes() {
     let folder = Folder::new();
-    let server = Server::start(options(&folder.0, Some(Mode::Process))).unwrap();
+    let server = Server::start(options(&folder.0, Some(LogMode::Process))).unwrap();
     insert(server.items(), 1).unwrap();
     server.store.close().unwrap();
     let error = Server::start(options(&folder.0, None)).unwrap_err();
@@ -43,7 +43,7 @@ fn a_server_without_a_log_refuses_a_folder_with_unsaved_changes() {
     let server = Server::start(options(&folder.0, None)).unwrap();
     server.store.close().unwrap();
     // And a folder whose log has nothing that the checkpoint lacks is taken.
-    let server = Server::start(options(&folder.0, Some(Mode::Process))).unwrap();
+    let server = Server::start(options(&folder.0, Some(LogMode::Process))).unwrap();
     insert(server.items(), 2).unwrap();
     server.store.save(&server.tables).unwrap();
     server.store.close().unwrap();

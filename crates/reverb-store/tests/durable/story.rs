@@ -9,7 +9,7 @@ use crate::service::{exactly, here};
 use crate::world::{PRIORITIZED, QUEUE, Server, insert_with};
 use reverb_core::{Drawn, Error, ItemKey, Result, TableChanges};
 use reverb_service::Call;
-use reverb_store::log::Mode;
+use reverb_service::LogMode;
 
 /// A call.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ struct Flight(usize, u64, Drawn);
 
 #[derive(Debug, Clone)]
 pub struct Story {
-    mode: Mode,
+    mode: LogMode,
     past: Vec<Vec<Moment>>,
     flights: Vec<Flight>,
     /// Number of calls that failed.
@@ -52,7 +52,7 @@ pub struct Story {
 }
 
 impl Story {
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: LogMode) -> Self {
         let moment = |table| Moment { model: Model::new(table), confirmed_at: Some(0), is_on_disk: true };
         Self { mode, past: (0..4).map(|table| vec![moment(table)]).collect(), flights: Vec::new(), failures: 0 }
     }
@@ -101,12 +101,13 @@ impl Story {
         let model = if is_refused { self.model(table).clone() } else { after };
         self.check_live(server, &model.contents(), table);
         self.failures += u32::from(result.is_err());
-        let is_confirmed = result.is_ok() && !server.is_closed();
+        // Updates and receipts go on without a log, and are not in it then.
+        let is_confirmed = result.is_ok() && (waits_for_disk || !server.is_closed());
         assert!(result.is_ok() || server.is_closed(), "{op:?}: {result:?}");
         self.past[table].push(Moment {
             model,
             confirmed_at: is_confirmed.then(|| disk.changes()),
-            is_on_disk: waits_for_disk && self.mode == Mode::Power,
+            is_on_disk: waits_for_disk && self.mode == LogMode::Power,
         });
     }
 

@@ -3,12 +3,13 @@
 use crate::crash_disk::CrashDisk;
 use crate::service::{config, here, item};
 use reverb_core::{ItemKey, NewItem, Result, SelectorKind, Table, TableConfig};
+use reverb_service::LogMode;
 use reverb_service::write_ledger::{LedgerGuard, Ledgers};
 use reverb_service::write_queue::{Done, WriteQueue};
 use reverb_service::{Arrival, Call, TableHandle, snapshot_all};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer, Durability, LoadOptions};
 use reverb_store::durable::LogPlace;
-use reverb_store::log::{Id, Mode};
+use reverb_store::log::Id;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Drop for Folder {
     }
 }
 
-pub fn options(root: &Path, mode: Option<Mode>) -> CheckpointOptions {
+pub fn options(root: &Path, mode: Option<LogMode>) -> CheckpointOptions {
     let durability = mode.map(|mode| Durability { mode, sync_interval: Duration::from_secs(1), max_log_bytes: None });
     CheckpointOptions {
         root: root.into(),

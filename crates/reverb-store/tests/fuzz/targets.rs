@@ -147,7 +147,10 @@ fn logged_disk() -> &'static MemoryDisk {
         let folder = std::env::temp_dir().join(format!("reverb-fuzz-{:016x}", rand::random::<u64>()));
         std::fs::create_dir(&folder).unwrap();
         let fence = Fence::claim(Arc::new(RealDisk), &folder).unwrap();
-        let options = LogOptions { segment_bytes: 600, ..LogOptions::new(log::Mode::Process, Duration::from_secs(9)) };
+        let options = LogOptions {
+            segment_bytes: 600,
+            ..LogOptions::new(reverb_service::LogMode::Process, Duration::from_secs(9))
+        };
         let log = Log::start(fence, log::Start::fresh(), options).unwrap();
         (0..8).for_each(|_| log.commit(&Hundred).unwrap());
         let segments = ["log-0-0.rvlog", "log-0-1.rvlog"];

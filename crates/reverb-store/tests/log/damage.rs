@@ -5,7 +5,8 @@ use crate::world::{BOOTS, FOLDER, INTERVAL, Owner, Story, change, live, recovere
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
-use reverb_store::log::{Mode, Position, Start, oldest, set_aside, verify};
+use reverb_service::LogMode;
+use reverb_store::log::{Position, Start, oldest, set_aside, verify};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ struct Known {
 }
 
 /// A log with several segments and epochs, synced now and then.
-fn known(mode: Mode, is_stopped: bool) -> Known {
+fn known(mode: LogMode, is_stopped: bool) -> Known {
     let disk = CrashDisk::with_folder(FOLDER);
     let mut owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     let mut synced_at = Vec::new();
@@ -77,7 +78,7 @@ impl Known {
 
 #[test]
 fn each_bit_of_a_log_counts() {
-    for (mode, is_stopped) in [(Mode::Process, false), (Mode::Process, true), (Mode::Power, false)] {
+    for (mode, is_stopped) in [(LogMode::Process, false), (LogMode::Process, true), (LogMode::Power, false)] {
         let known = known(mode, is_stopped);
         let segments = known.files.keys().filter(|path| path.to_str().unwrap().ends_with(".rvlog"));
         assert!(segments.clone().count() >= 4);
@@ -98,7 +99,7 @@ fn each_bit_of_a_log_counts() {
 
 #[test]
 fn a_log_that_is_cut_at_any_length_is_refused_or_has_all_that_was_synced() {
-    let known = known(Mode::Process, false);
+    let known = known(LogMode::Process, false);
     let mut is_refused = Vec::new();
     for (path, content) in known.files.iter().filter(|(path, _)| path.to_str().unwrap().ends_with(".rvlog")) {
         for length in 0..content.len() {
@@ -116,7 +117,7 @@ fn a_log_that_is_cut_at_any_length_is_refused_or_has_all_that_was_synced() {
 fn after_a_kill_only_the_last_frame_may_be_torn() {
     // Nothing was synced, so that only the boot tells.
     let disk = CrashDisk::with_folder(FOLDER);
-    let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+    let mut owner = Owner::start(&disk, LogMode::Process, Start::fresh(), Story::default()).unwrap();
     (0..12).for_each(|_| owner.commit());
     let first = Path::new(FOLDER).join("log-0-0.rvlog");
     let find = |number: u32| {
@@ -142,7 +143,7 @@ fn after_a_kill_only_the_last_frame_may_be_torn() {
 
 fn whole() -> (Files, Story, Position) {
     let disk = CrashDisk::with_folder(FOLDER);
-    let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+    let mut owner = Owner::start(&disk, LogMode::Process, Start::fresh(), Story::default()).unwrap();
     live(&mut owner);
     owner.log.tick();
     let position = owner.log.began();
@@ -206,7 +207,7 @@ fn segments_of_another_place_or_log_are_refused() {
 /// A log of which nothing was synced.
 fn unsynced() -> (Files, Story, Position) {
     let disk = CrashDisk::with_folder(FOLDER);
-    let mut owner = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+    let mut owner = Owner::start(&disk, LogMode::Process, Start::fresh(), Story::default()).unwrap();
     (0..25).for_each(|_| owner.commit());
     (disk.files(), owner.story.clone(), owner.log.began())
 }
@@ -291,7 +292,7 @@ fn what_is_set_aside_stays() {
     }
     assert!(matches!(recovered_from(&disk, 0, position, BOOTS[0]), Err(Error::DataLoss(_))));
     // A new log in the folder is set aside beside it.
-    let mut owner = Owner::start(&disk, Mode::Power, Start::fresh(), Story::default()).unwrap();
+    let mut owner = Owner::start(&disk, LogMode::Power, Start::fresh(), Story::default()).unwrap();
     owner.commit();
     assert_eq!(recovered(&disk.after_kill(), &owner.story, BOOTS[0]).unwrap().0, 1);
     assert_eq!(set_aside(&disk, Path::new(FOLDER)).unwrap().len(), 1);

@@ -7,12 +7,13 @@ use crate::world::{
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
-use reverb_store::log::{Log, LogOptions, Mode, Payload, Source, Start, recover};
+use reverb_service::LogMode;
+use reverb_store::log::{Log, LogOptions, Payload, Source, Start, recover};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-fn owner(mode: Mode) -> (CrashDisk, Owner) {
+fn owner(mode: LogMode) -> (CrashDisk, Owner) {
     let disk = CrashDisk::with_folder(FOLDER);
     let owner = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     (disk, owner)
@@ -20,7 +21,7 @@ fn owner(mode: Mode) -> (CrashDisk, Owner) {
 
 #[test]
 fn an_epoch_begins_where_the_one_before_ends() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let (disk, mut owner) = owner(mode);
         let began = owner.log.began();
         live(&mut owner);
@@ -43,7 +44,7 @@ fn an_epoch_begins_where_the_one_before_ends() {
 
 #[test]
 fn the_last_frame_of_an_epoch_counts() {
-    let (_, mut owner) = owner(Mode::Process);
+    let (_, mut owner) = owner(LogMode::Process);
     let before = owner.log.status().unwrap().bytes;
     owner.checkpoint();
     let status = owner.log.status().unwrap();
@@ -53,7 +54,7 @@ fn the_last_frame_of_an_epoch_counts() {
 
 #[test]
 fn an_idle_log_marks_what_it_has_synced() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let (disk, mut owner) = owner(mode);
         (0..3).for_each(|_| owner.commit());
         let bytes = |owner: &Owner| owner.log.status().unwrap().bytes;
@@ -74,12 +75,12 @@ fn an_idle_log_marks_what_it_has_synced() {
 
 #[test]
 fn a_start_marks_what_it_has_recovered() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     owner.commit();
     let end = owner.log.status().unwrap().bytes;
     let disk = disk.after_kill();
     let (_, found) = recovered(&disk, &owner.story, BOOTS[0]).unwrap();
-    let second = Owner::start(&disk, Mode::Process, found.unwrap().next, owner.story.clone()).unwrap();
+    let second = Owner::start(&disk, LogMode::Process, found.unwrap().next, owner.story.clone()).unwrap();
     let mut files = disk.files();
     files.get_mut(&Path::new(FOLDER).join("log-0-0.rvlog")).unwrap()[end as usize - 50] ^= 1;
     for boot in BOOTS {
@@ -89,7 +90,7 @@ fn a_start_marks_what_it_has_recovered() {
 
 #[test]
 fn a_server_that_was_replaced_confirms_nothing_after_a_pause_or_a_sync() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         for way in 0..4 {
             let (disk, mut owner) = owner(mode);
             owner.commit();
@@ -117,11 +118,11 @@ fn a_server_that_was_replaced_confirms_nothing_after_a_pause_or_a_sync() {
 
 #[test]
 fn a_server_that_was_replaced_does_not_harm_the_log_of_the_next() {
-    let (disk, mut first) = owner(Mode::Power);
+    let (disk, mut first) = owner(LogMode::Power);
     let began = first.log.began();
     first.commit();
     let (count, found) = recovered(&disk, &first.story, BOOTS[0]).unwrap();
-    let mut second = Owner::start(&disk, Mode::Power, found.unwrap().next, first.story.clone()).unwrap();
+    let mut second = Owner::start(&disk, LogMode::Power, found.unwrap().next, first.story.clone()).unwrap();
     // It looks at the fence when it has written this.
     first.commit();
     assert!(first.story.has_failed && first.story.confirmed == count);
@@ -133,7 +134,7 @@ fn a_server_that_was_replaced_does_not_harm_the_log_of_the_next() {
 
 #[test]
 fn a_server_that_was_replaced_writes_nothing_after_a_pause() {
-    let (disk, mut first) = owner(Mode::Power);
+    let (disk, mut first) = owner(LogMode::Power);
     first.commit();
     claim(&disk).unwrap();
     first.clock.advance(INTERVAL + Duration::from_millis(1));
@@ -145,7 +146,7 @@ fn a_server_that_was_replaced_writes_nothing_after_a_pause() {
 
 #[test]
 fn a_server_that_was_replaced_during_a_sync_confirms_nothing() {
-    let (disk, mut owner) = owner(Mode::Power);
+    let (disk, mut owner) = owner(LogMode::Power);
     owner.commit();
     let clock = owner.clock.clone();
     std::thread::scope(|scope| {
@@ -162,7 +163,7 @@ fn a_server_that_was_replaced_during_a_sync_confirms_nothing() {
 
 #[test]
 fn changes_age_from_when_they_were_written() {
-    let (_, mut owner) = owner(Mode::Process);
+    let (_, mut owner) = owner(LogMode::Process);
     owner.clock.advance(100 * INTERVAL);
     owner.commit();
     assert_eq!(owner.log.status().unwrap().sync_age, Duration::ZERO);
@@ -178,14 +179,14 @@ fn changes_age_from_when_they_were_written() {
 #[test]
 fn syncs_without_an_interval_are_refused() {
     let disk = CrashDisk::with_folder(FOLDER);
-    let options = LogOptions { sync_interval: Duration::ZERO, ..Clock::default().options(Mode::Process) };
+    let options = LogOptions { sync_interval: Duration::ZERO, ..Clock::default().options(LogMode::Process) };
     let error = Log::start(claim(&disk).unwrap(), Start::fresh(), options).unwrap_err();
     assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
 }
 
 #[test]
 fn a_server_that_was_replaced_during_its_recovery_changes_nothing() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     (0..9).for_each(|_| owner.commit());
     let mut before = BTreeMap::new();
     let fence = claim(&disk).unwrap();
@@ -201,7 +202,7 @@ fn a_server_that_was_replaced_during_its_recovery_changes_nothing() {
 
 #[test]
 fn the_name_of_a_segment_that_was_removed_is_not_used_again() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     owner.commit();
     let mut files = disk.files();
     // A start that was killed before it wrote a header.
@@ -215,7 +216,7 @@ fn the_name_of_a_segment_that_was_removed_is_not_used_again() {
 
 #[test]
 fn a_frame_may_be_larger_than_a_segment() {
-    let (disk, mut owner) = owner(Mode::Power);
+    let (disk, mut owner) = owner(LogMode::Power);
     owner.commit();
     (0..100).for_each(|_| owner.note());
     owner.commit();
@@ -226,7 +227,7 @@ fn a_frame_may_be_larger_than_a_segment() {
 
 #[test]
 fn little_free_space_is_told() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     for (free, reserve, is_low) in [(2 * SEGMENT, 0, false), (2 * SEGMENT, 1, true), (2 * SEGMENT - 1, 0, true)] {
         disk.set_free(free);
         owner.log.set_reserve(reserve);
@@ -239,7 +240,7 @@ fn little_free_space_is_told() {
 
 #[test]
 fn a_stopped_log_takes_nothing_more() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     owner.commit();
     owner.stop();
     assert!(matches!(owner.log.commit(&Notes::default()), Err(Error::Cancelled(_))));
@@ -251,7 +252,7 @@ fn a_stopped_log_takes_nothing_more() {
 
 #[test]
 fn two_stops_end_when_all_is_synced() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     owner.commit();
     let stop = || {
         owner.log.stop().unwrap();
@@ -273,7 +274,7 @@ fn two_stops_end_when_all_is_synced() {
 
 #[test]
 fn a_turn_that_comes_after_the_stop_is_refused() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     owner.commit();
     let (log, before) = (&owner.log, disk.files().len());
     std::thread::scope(|scope| {
@@ -292,7 +293,7 @@ fn a_turn_that_comes_after_the_stop_is_refused() {
 #[test]
 fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
     for fault in [Fault::Error(libc::EIO), Fault::Fills, Fault::Lies] {
-        let (disk, mut owner) = owner(Mode::Power);
+        let (disk, mut owner) = owner(LogMode::Power);
         let began = owner.log.began();
         (0..3).for_each(|_| owner.commit());
         disk.fail(0, fault, true);
@@ -301,7 +302,7 @@ fn a_log_goes_on_behind_a_failure_with_a_checkpoint() {
         disk.fail(0, Fault::Short, false);
         let successor = owner.log.successor(1).unwrap();
         drop(owner);
-        let mut second = Owner::start(&disk, Mode::Power, successor, story).unwrap();
+        let mut second = Owner::start(&disk, LogMode::Power, successor, story).unwrap();
         // Killed before the checkpoint of its start is finished: the older one and its log are whole.
         let (count, _) = recovered_from(&disk.after_kill(), 0, began, BOOTS[0]).unwrap();
         assert!((3..=4).contains(&count), "{count}");
@@ -325,7 +326,7 @@ impl Source for Panics {
 
 #[test]
 fn what_is_written_during_a_sync_is_not_called_synced() {
-    let (disk, mut owner) = owner(Mode::Process);
+    let (disk, mut owner) = owner(LogMode::Process);
     owner.commit();
     // Makes the next segment.
     owner.log.tick();
@@ -350,7 +351,7 @@ fn what_is_written_during_a_sync_is_not_called_synced() {
 
 #[test]
 fn a_change_that_comes_during_a_sync_is_confirmed_by_the_next() {
-    let (disk, owner) = owner(Mode::Power);
+    let (disk, owner) = owner(LogMode::Power);
     let log = &owner.log;
     let commit = |number| {
         let notes = Notes::default();
@@ -376,7 +377,7 @@ fn a_change_that_comes_during_a_sync_is_confirmed_by_the_next() {
 
 #[test]
 fn a_source_that_panics_closes_the_log() {
-    let (_, owner) = owner(Mode::Process);
+    let (_, owner) = owner(LogMode::Process);
     let log = &owner.log;
     std::thread::scope(|scope| assert!(scope.spawn(|| log.commit(&Panics)).join().is_err()));
     assert!(matches!(log.commit(&Notes::default()), Err(Error::Storage(_))));
@@ -384,7 +385,7 @@ fn a_source_that_panics_closes_the_log() {
 
 #[test]
 fn a_forked_child_does_nothing() {
-    let (disk, mut owner) = owner(Mode::Power);
+    let (disk, mut owner) = owner(LogMode::Power);
     owner.commit();
     let calls = disk.calls();
     // SAFETY: the child uses only what a fork leaves whole, and ends without running handlers of this process.

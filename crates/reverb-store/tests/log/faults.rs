@@ -5,10 +5,11 @@ use crate::world::{BOOTS, FOLDER, Owner, Story, live, recovered};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Error;
-use reverb_store::log::{Mode, Start};
+use reverb_service::LogMode;
+use reverb_store::log::Start;
 
 /// A server that was killed, and a second one on its disk that meets the fault. Returns the disk and what happened.
-fn two_lives(mode: Mode, call: u64, fault: Fault, for_ever: bool) -> (CrashDisk, Story) {
+fn two_lives(mode: LogMode, call: u64, fault: Fault, for_ever: bool) -> (CrashDisk, Story) {
     let disk = CrashDisk::with_folder(FOLDER);
     let mut first = Owner::start(&disk, mode, Start::fresh(), Story::default()).unwrap();
     live(&mut first);
@@ -41,7 +42,7 @@ fn two_lives(mode: Mode, call: u64, fault: Fault, for_ever: bool) -> (CrashDisk,
     }
 }
 
-fn check(mode: Mode, fault: Fault, for_ever: bool, must_fail: bool) {
+fn check(mode: LogMode, fault: Fault, for_ever: bool, must_fail: bool) {
     let mut call = 0;
     let mut random = SmallRng::seed_from_u64(call);
     let mut failures = 0;
@@ -70,7 +71,7 @@ fn check(mode: Mode, fault: Fault, for_ever: bool, must_fail: bool) {
 
 #[test]
 fn no_fault_loses_what_was_confirmed() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         for error in [libc::EIO, libc::ENOSPC] {
             check(mode, Fault::Error(error), false, true);
             check(mode, Fault::Error(error), true, true);
@@ -85,24 +86,24 @@ fn a_start_that_has_failed_is_tried_again_after_another_recovery_only() {
     let (mut call, mut refusals) = (0, 0);
     loop {
         let disk = CrashDisk::with_folder(FOLDER);
-        let mut first = Owner::start(&disk, Mode::Process, Start::fresh(), Story::default()).unwrap();
+        let mut first = Owner::start(&disk, LogMode::Process, Start::fresh(), Story::default()).unwrap();
         first.commit();
         let story = first.story.clone();
         drop(first);
         let next = recovered(&disk, &story, BOOTS[0]).unwrap().1.unwrap().next;
         disk.fail(call, Fault::Error(libc::EIO), true);
-        let is_started = Owner::start(&disk, Mode::Process, next, story.clone()).is_ok();
+        let is_started = Owner::start(&disk, LogMode::Process, next, story.clone()).is_ok();
         let disk = disk.after_kill();
         if is_started {
             break;
         }
-        let mut second = match Owner::start(&disk, Mode::Process, next, story.clone()) {
+        let mut second = match Owner::start(&disk, LogMode::Process, next, story.clone()) {
             Ok(second) => second,
             Err(error) => {
                 assert!(matches!(&error, Error::Storage(text) if text.contains("recover the log again")), "{error}");
                 refusals += 1;
                 let next = recovered(&disk, &story, BOOTS[0]).unwrap().1.unwrap().next;
-                Owner::start(&disk, Mode::Process, next, story).unwrap()
+                Owner::start(&disk, LogMode::Process, next, story).unwrap()
             }
         };
         second.commit();
@@ -114,10 +115,10 @@ fn a_start_that_has_failed_is_tried_again_after_another_recovery_only() {
 
 #[test]
 fn short_and_interrupted_writes_are_continued() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         check(mode, Fault::Short, false, false);
         check(mode, Fault::Error(libc::EINTR), false, false);
     }
     // For ever: one byte at a time at last.
-    check(Mode::Power, Fault::Short, true, false);
+    check(LogMode::Power, Fault::Short, true, false);
 }

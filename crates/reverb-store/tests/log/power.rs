@@ -4,10 +4,11 @@ use crate::crash_disk::{CrashDisk, Fault, LEFT, Left};
 use crate::world::{BOOTS, FOLDER, Owner, Story, live, recovered};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use reverb_store::log::{Mode, Start};
+use reverb_service::LogMode;
+use reverb_store::log::Start;
 
 /// A server that ends at a call of its disk.
-fn life(disk: &CrashDisk, mode: Mode, start: Start, story: Story, call: u64) -> Story {
+fn life(disk: &CrashDisk, mode: LogMode, start: Start, story: Story, call: u64) -> Story {
     disk.fail(call, Fault::Ends, true);
     let before = story.clone();
     match Owner::start(disk, mode, start, story) {
@@ -35,7 +36,7 @@ fn recover_twice(disk: &CrashDisk, story: &Story, random: &mut SmallRng) -> (Cra
 
 #[test]
 fn a_loss_of_power_at_any_call_loses_nothing_that_was_synced() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let mut call = 0;
         loop {
             let mut random = SmallRng::seed_from_u64(call);
@@ -70,7 +71,7 @@ fn a_loss_of_power_at_any_call_loses_nothing_that_was_synced() {
 
 #[test]
 fn a_process_that_is_killed_at_any_call_loses_nothing_that_was_confirmed() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let mut call = 0;
         loop {
             let disk = CrashDisk::with_folder(FOLDER);

@@ -6,11 +6,13 @@ use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use reverb_core::Result;
+use reverb_service::LogMode;
 use reverb_store::disk::RealDisk;
-use reverb_store::log::{Fence, Log, LogOptions, Mode, Payload, Position, Source, Start, boot_id, recover};
+use reverb_store::log::{Fence, Log, LogOptions, Payload, Position, Source, Start, boot_id, recover};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
+use std::thread::Scope;
 use std::time::Duration;
 
 const THREADS: u32 = 8;
@@ -72,24 +74,24 @@ fn temp_dir() -> PathBuf {
 
 #[test]
 fn changes_of_many_threads_are_on_a_real_disk_once() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         let folder = temp_dir();
         let claim = || Fence::claim(Arc::new(RealDisk), &folder).unwrap();
         let options = LogOptions { segment_bytes: 1 << 16, ..LogOptions::new(mode, Duration::from_millis(5)) };
         let log = Log::start(claim(), Start::fresh(), options).unwrap().with_thread().unwrap();
         let from = log.began();
-        let count = if mode == Mode::Power { 200 } else { 2000 };
+        let count = if mode == LogMode::Power { 200 } else { 2000 };
         assert_eq!(commit_all(&log, count, |_| ()), [count; THREADS as usize]);
         log.stop().unwrap();
         assert_eq!(recovered(&claim(), from, boot_id()).unwrap(), [count; THREADS as usize]);
-        assert!(log.status().unwrap().bytes > if mode == Mode::Power { 10_000 } else { 1 << 16 });
+        assert!(log.status().unwrap().bytes > if mode == LogMode::Power { 10_000 } else { 1 << 16 });
         std::fs::remove_dir_all(folder).unwrap();
     }
 }
 
 #[test]
 fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
-    for mode in [Mode::Process, Mode::Power] {
+    for mode in [LogMode::Process, LogMode::Power] {
         for seed in 0..60 {
             let disk = CrashDisk::with_folder(FOLDER);
             let options = Clock::default().options(mode);
@@ -106,7 +108,7 @@ fn changes_of_many_threads_outlive_a_crash_once_confirmed() {
                 killed.iter().zip(&confirmed).all(|(there, confirmed)| there >= confirmed),
                 "{killed:?} {confirmed:?}"
             );
-            if mode == Mode::Process {
+            if mode == LogMode::Process {
                 continue;
             }
             let mut random = SmallRng::seed_from_u64(seed);
@@ -141,10 +143,9 @@ impl Source for Slow<'_> {
     }
 }
 
-#[test]
-fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
-    let disk = CrashDisk::with_folder(FOLDER);
-    let log = Log::start(claim(&disk).unwrap(), Start::fresh(), Clock::default().options(Mode::Process)).unwrap();
+/// Notes a change while another thread has drained the one before and not written it yet, and calls `then`.
+fn with_a_change_behind_a_drain(disk: &CrashDisk, then: impl for<'a> FnOnce(&'a Scope<'a, '_>, &'a Log, &'a Slow<'a>)) {
+    let log = Log::start(claim(disk).unwrap(), Start::fresh(), Clock::default().options(LogMode::Process)).unwrap();
     let drained = Barrier::new(2);
     let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };
     source.notes.0.lock().push((0, 0));
@@ -152,7 +153,14 @@ fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
         scope.spawn(|| log.commit(&source).unwrap());
         drained.wait();
         source.notes.0.lock().push((1, 0));
-        log.commit(&source).unwrap();
+        then(scope, &log, &source);
+    });
+}
+
+#[test]
+fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
+    with_a_change_behind_a_drain(&CrashDisk::with_folder(FOLDER), |_, log, source| {
+        log.commit(source).unwrap();
         assert!(source.notes.0.lock().is_empty(), "it was confirmed, so it was drained");
     });
 }
@@ -160,15 +168,8 @@ fn a_change_that_comes_after_the_drain_waits_for_the_next_group() {
 #[test]
 fn a_change_that_waits_while_the_log_stops_is_drained_or_refused() {
     let disk = CrashDisk::with_folder(FOLDER);
-    let log = Log::start(claim(&disk).unwrap(), Start::fresh(), Clock::default().options(Mode::Process)).unwrap();
-    let drained = Barrier::new(2);
-    let source = Slow { notes: Notes::default(), drained: &drained, is_first: AtomicBool::new(true) };
-    source.notes.0.lock().push((0, 0));
-    std::thread::scope(|scope| {
-        scope.spawn(|| log.commit(&source).unwrap());
-        drained.wait();
-        source.notes.0.lock().push((1, 0));
-        let waiting = scope.spawn(|| log.commit(&source));
+    with_a_change_behind_a_drain(&disk, |scope, log, source| {
+        let waiting = scope.spawn(|| log.commit(source));
         std::thread::sleep(Duration::from_millis(20));
         log.stop().unwrap();
         let is_confirmed = waiting.join().unwrap().is_ok();

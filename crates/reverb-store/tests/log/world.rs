@@ -4,9 +4,8 @@ use crate::crash_disk::CrashDisk;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use reverb_core::{Error, Result};
-use reverb_store::log::{
-    Fence, Id, Log, LogOptions, Mode, Payload, Position, Recovered, Source, Start, oldest, recover,
-};
+use reverb_service::LogMode;
+use reverb_store::log::{Fence, Id, Log, LogOptions, Payload, Position, Recovered, Source, Start, oldest, recover};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,7 +33,7 @@ impl Clock {
         self.1.fetch_add(time.as_millis() as u64, Relaxed);
     }
 
-    pub fn options(&self, mode: Mode) -> LogOptions {
+    pub fn options(&self, mode: LogMode) -> LogOptions {
         let clock = self.clone();
         let now = move || clock.0 + Duration::from_millis(clock.1.load(Relaxed));
         let boot_id = Some(BOOTS[0]);
@@ -90,7 +89,7 @@ pub struct Owner {
     pub log: Log,
     pub clock: Clock,
     notes: Notes,
-    mode: Mode,
+    mode: LogMode,
     pub story: Story,
 }
 
@@ -111,7 +110,7 @@ pub struct Story {
 
 impl Owner {
     /// Starts a log behind what was recovered.
-    pub fn start(disk: &CrashDisk, mode: Mode, start: Start, story: Story) -> Result<Self> {
+    pub fn start(disk: &CrashDisk, mode: LogMode, start: Start, story: Story) -> Result<Self> {
         let clock = Clock::default();
         let log = Log::start(claim(disk)?, start, clock.options(mode))?;
         Ok(Self { log, clock, notes: Notes::default(), mode, story })
@@ -121,7 +120,7 @@ impl Owner {
     pub fn commit(&mut self) {
         self.note();
         let result = self.log.commit(&self.notes);
-        self.hear(result.is_ok(), self.mode == Mode::Power);
+        self.hear(result.is_ok(), self.mode == LogMode::Power);
     }
 
     pub fn commit_written(&mut self) {
@@ -170,7 +169,7 @@ impl Owner {
         } else {
             // Where only the new segment could not be made, the old epoch goes on.
             let result = self.log.commit(&self.notes);
-            self.hear(result.is_ok(), self.mode == Mode::Power);
+            self.hear(result.is_ok(), self.mode == LogMode::Power);
         }
     }
 

@@ -108,7 +108,7 @@ fn add(sum: &mut TableStatus, table: TableStatus) {
 /// What two logs together guarantee, and the size of both.
 fn worst_log(one: StoreLog, other: StoreLog) -> StoreLog {
     StoreLog {
-        mode: if one.mode == "power" { other.mode } else { one.mode },
+        mode: one.mode.min(other.mode),
         size_bytes: one.size_bytes.saturating_add(other.size_bytes),
         sync_age: one.sync_age.max(other.sync_age),
         sync_interval: one.sync_interval.max(other.sync_interval),
@@ -131,11 +131,12 @@ mod tests {
     use super::*;
     use crate::tables::config;
     use reverb_core::TableInfo;
+    use reverb_service::LogMode::{self, Power, Process};
     use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn log(mode: &'static str) -> StoreLog {
+    fn log(mode: LogMode) -> StoreLog {
         let (sync_age, sync_interval) = (SECOND, SECOND);
         StoreLog { mode, size_bytes: 3, sync_age, sync_interval, is_low: false, failure: None }
     }
@@ -152,28 +153,28 @@ mod tests {
 
     #[test]
     fn the_log_of_several_servers_has_the_worst_of_each_and_all_bytes() {
-        let late = StoreLog { sync_age: 5 * SECOND, is_low: true, ..log("power") };
-        let closed = StoreLog { failure: Some("no space".into()), size_bytes: 4, ..log("process") };
+        let late = StoreLog { sync_age: 5 * SECOND, is_low: true, ..log(Power) };
+        let closed = StoreLog { failure: Some("no space".into()), size_bytes: 4, ..log(Process) };
         let worst = StoreLog {
-            mode: "process",
+            mode: Process,
             size_bytes: 10,
             sync_age: 5 * SECOND,
             sync_interval: SECOND,
             is_low: true,
             failure: Some("no space (server server-2)".into()),
         };
-        assert_eq!(merged(&[Some(log("power")), Some(late.clone()), Some(closed.clone())]), Some(worst.clone()));
+        assert_eq!(merged(&[Some(log(Power)), Some(late.clone()), Some(closed.clone())]), Some(worst.clone()));
         let first = Some("no space (server server-0)".into());
-        assert_eq!(merged(&[Some(closed), Some(late), Some(log("power"))]), Some(StoreLog { failure: first, ..worst }));
-        let both = StoreLog { size_bytes: 6, ..log("power") };
-        assert_eq!(merged(&[Some(log("power")), Some(log("power"))]), Some(both));
-        let huge = Some(StoreLog { size_bytes: u64::MAX, ..log("power") });
+        assert_eq!(merged(&[Some(closed), Some(late), Some(log(Power))]), Some(StoreLog { failure: first, ..worst }));
+        let both = StoreLog { size_bytes: 6, ..log(Power) };
+        assert_eq!(merged(&[Some(log(Power)), Some(log(Power))]), Some(both));
+        let huge = Some(StoreLog { size_bytes: u64::MAX, ..log(Power) });
         assert_eq!(merged(&[huge.clone(), huge.clone()]), huge);
     }
 
     #[test]
     fn several_servers_have_no_log_if_one_of_them_has_none() {
-        let log = Some(log("process"));
+        let log = Some(log(Process));
         assert_eq!(merged(std::slice::from_ref(&log)), log);
         assert_eq!(merged(&[log.clone(), None]), None);
         assert_eq!(merged(&[None, log.clone()]), None);

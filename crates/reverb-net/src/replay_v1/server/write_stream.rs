@@ -126,11 +126,11 @@ struct WriteStreamTask {
     beat_after: Duration,
 }
 
-/// Consecutive items of a message for one table, with their messages. They share a lock and a commit.
-#[derive(Default)]
-struct Run<'a> {
-    table: Option<TableHandle>,
-    items: Vec<(Arrival, &'a WriteItem)>,
+/// The items of a message for one table, and the parts of the message that they come from. They share a lock and a commit.
+struct ItemsOf<'a> {
+    table: TableHandle,
+    arrivals: Vec<Arrival>,
+    messages: Vec<(u64, &'a WriteItem)>,
 }
 
 impl WriteStreamTask {
@@ -246,7 +246,7 @@ impl WriteStreamTask {
             // The stream before may have ended while they were being committed, or because they could not be.
             self.replay.commit()?;
         }
-        let mut run = Run::default();
+        let mut by_table: Vec<ItemsOf<'_>> = Vec::new();
         for (index, (sequence, item)) in (request.first_sequence..).zip(&request.items).enumerate() {
             if index % ITEMS_BEFORE_OTHERS == ITEMS_BEFORE_OTHERS - 1 {
                 yield_now().await;
@@ -259,16 +259,23 @@ impl WriteStreamTask {
             }
             match self.arrival(sequence, item) {
                 Ok((table, arrival)) => {
-                    if run.table.as_ref().is_some_and(|other| other.name() != table.name()) {
-                        self.push(std::mem::take(&mut run), done);
-                    }
-                    run.table = Some(table);
-                    run.items.push((arrival, item));
+                    let items = match by_table.iter().position(|items| items.table.name() == table.name()) {
+                        Some(index) => &mut by_table[index],
+                        None => {
+                            by_table.push(ItemsOf { table, arrivals: Vec::new(), messages: Vec::new() });
+                            by_table.last_mut().expect("just added")
+                        }
+                    };
+                    items.arrivals.push(arrival);
+                    items.messages.push((sequence, item));
                 }
                 Err(error) => done.push((sequence, Err(error))),
             }
         }
-        self.push(run, done);
+        let before = done.len();
+        by_table.into_iter().for_each(|items| self.push(items, done));
+        // The answer names ranges of numbers.
+        done[before..].sort_unstable_by_key(|(sequence, _)| *sequence);
         let released = request.release.iter().filter_map(|key| self.known.remove(key));
         released.for_each(|chunk| self.held.release(&chunk));
         Ok(())
@@ -285,10 +292,7 @@ impl WriteStreamTask {
     }
 
     /// Inserts items, or queues them.
-    fn push(&mut self, Run { table, items }: Run<'_>, done: &mut Done) {
-        let Some(table) = table else { return };
-        let messages: Vec<_> = items.iter().map(|(arrival, message)| (arrival.sequence, *message)).collect();
-        let arrivals = items.into_iter().map(|(arrival, _)| arrival).collect();
+    fn push(&mut self, ItemsOf { table, arrivals, messages }: ItemsOf<'_>, done: &mut Done) {
         let before = done.len();
         self.queue.push_all(&table, arrivals, done);
         // Results come in the order of the items. The others wait.

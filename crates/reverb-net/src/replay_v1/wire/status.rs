@@ -4,7 +4,7 @@ use crate::replay_v1::proto as replay;
 use prost::Message;
 use reverb_core::{ClientCounts, Error, Log2Histogram, RemovalCounts, TableInfo, WaitHistogram, table_figures};
 use reverb_formats::definitions::{read_table_info, table_info};
-use reverb_service::{StoreLog, TableStatus};
+use reverb_service::{LogMode, StoreLog, TableStatus};
 use std::time::Duration;
 
 impl From<RemovalCounts> for replay::RemovalCounts {
@@ -66,7 +66,7 @@ impl TryFrom<replay::Log2Histogram> for Log2Histogram {
 impl From<StoreLog> for replay::LogStatus {
     fn from(StoreLog { mode, size_bytes, sync_age, sync_interval, is_low, failure }: StoreLog) -> Self {
         Self {
-            mode: mode.into(),
+            mode: mode.name().into(),
             size_bytes,
             sync_age_seconds: sync_age.as_secs_f64(),
             sync_interval_seconds: sync_interval.as_secs_f64(),
@@ -80,7 +80,7 @@ impl From<StoreLog> for replay::LogStatus {
 fn log_from_wire(message: replay::LogStatus) -> Option<StoreLog> {
     let seconds = |seconds| Duration::try_from_secs_f64(seconds).ok();
     Some(StoreLog {
-        mode: ["process", "power"].into_iter().find(|mode| message.mode == *mode)?,
+        mode: LogMode::from_name(&message.mode)?,
         size_bytes: message.size_bytes,
         sync_age: seconds(message.sync_age_seconds)?,
         sync_interval: seconds(message.sync_interval_seconds)?,
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_a_server_tells_of_its_log_travels() {
         let open = StoreLog {
-            mode: "power",
+            mode: LogMode::Power,
             size_bytes: 7,
             sync_age: Duration::ZERO,
             sync_interval: Duration::from_millis(500),
@@ -215,7 +215,8 @@ mod tests {
             failure: None,
         };
         let sync_age = Duration::from_millis(1_500);
-        let closed = StoreLog { mode: "process", sync_age, is_low: true, failure: Some(String::new()), ..open.clone() };
+        let closed =
+            StoreLog { mode: LogMode::Process, sync_age, is_low: true, failure: Some(String::new()), ..open.clone() };
         for log in [None, Some(open), Some(closed)] {
             let status = TableStatus { log: log.clone(), ..read(&message()).into() };
             assert_eq!(reread(&status_to_wire(&status)).log, log);
