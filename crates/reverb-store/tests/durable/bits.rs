@@ -120,7 +120,7 @@ impl Known {
 }
 
 /// The last segment that has frames, and where they end.
-fn end_of_log(files: &Files) -> (PathBuf, usize) {
+pub fn end_of_log(files: &Files) -> (PathBuf, usize) {
     let end = |content: &Vec<u8>| content.iter().rposition(|byte| *byte != 0).map(|last| last + 1);
     let segments = files.iter().filter(|(path, _)| is_segment(path));
     segments.filter_map(|(path, content)| Some((path.clone(), end(content)?))).next_back().unwrap()

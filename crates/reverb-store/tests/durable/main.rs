@@ -6,6 +6,7 @@ mod crash_disk;
 mod ends;
 mod faults;
 mod fork;
+mod left_over;
 mod life;
 mod model;
 mod random;
