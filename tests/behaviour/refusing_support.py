@@ -41,6 +41,8 @@ class Refusing:
             self._listener.listen()
         self.port = None if path else self._listener.getsockname()[1]
         self.calls, self.connections, self.sent = 0, 0, b""
+        # Elsewhere, random numbers may look like the start of a header.
+        self._headers = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self):
@@ -56,9 +58,10 @@ class Refusing:
     def bearers(self):
         """The values of the headers with tokens, as they were encoded."""
         values = []
-        for rest in self.sent.split(_NEVER_INDEXED_AUTHORIZATION)[1:]:
-            length = rest[0] & 0x7F
-            values.append(rest[1 : 1 + length])
+        for headers in self._headers:
+            for rest in headers.split(_NEVER_INDEXED_AUTHORIZATION)[1:]:
+                length = rest[0] & 0x7F
+                values.append(rest[1 : 1 + length])
         return values
 
     def _accept(self):
@@ -81,6 +84,7 @@ class Refusing:
                     stream.sendall(_frame(_PING, _ACK, 0, payload))
                 elif kind == _HEADERS:
                     self.calls += 1
+                    self._headers.append(payload)
                     stream.sendall(_frame(_HEADERS, _END, number, self._answer()))
 
     def _keep(self, read):
