@@ -32,13 +32,9 @@ pub enum Effect {
         /// Time of its insert.
         inserted_at: u64,
     },
-    /// The item of the table with this key has a new priority, and comes after the others of that priority.
-    Priority {
-        /// Key of the item.
-        key: ItemKey,
-        /// The new priority.
-        priority: f64,
-    },
+    /// The items of the table with these keys have new priorities, one after another: each comes after the others of its
+    /// priority.
+    Priorities(Vec<(ItemKey, f64)>),
     /// An item that draws in flight have taken has a new priority. It keeps its place among the others.
     FlightPriority {
         /// Key of the item.
@@ -122,7 +118,7 @@ impl Effect {
             Self::Put(_) | Self::Reset | Self::Options(_) | Self::Wrote { .. } => Confirmation::Synced,
             Self::Gone { reason: RemovalReason::Delete, .. } => Confirmation::Synced,
             // Evictions come with the insert that has caused them, which asks for more. The others are receipts.
-            Self::Gone { .. } | Self::Priority { .. } | Self::FlightPriority { .. } | Self::Count { .. } => {
+            Self::Gone { .. } | Self::Priorities(_) | Self::FlightPriority { .. } | Self::Count { .. } => {
                 Confirmation::Written
             }
             Self::Back { .. } | Self::Counters(_) => Confirmation::Nothing,

@@ -42,14 +42,20 @@ impl Table {
             }
         }
         let deleted = changed;
+        // One effect for all, so that the look-ups overlap.
+        let mut noted = self.is_journaled().then(|| Vec::with_capacity(updates.len()));
         for &(key, priority) in updates {
             if let Some(slot) = self.slab.find(key) {
                 self.note_priority(priority);
                 self.set_priority(slot, priority);
+                noted.iter_mut().for_each(|noted| noted.push((key, priority)));
                 changed += 1;
             } else {
                 self.update_in_flight(key, priority);
             }
+        }
+        if let Some(noted) = noted {
+            self.note_priorities(noted);
         }
         self.counting.priority_updates += changed - deleted;
         Ok(changed)

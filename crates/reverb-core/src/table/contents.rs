@@ -162,6 +162,9 @@ impl Table {
             Ok(entered) => entered,
             Err(slot) => {
                 self.set_priority(slot, item.priority);
+                if self.noted.is_some() {
+                    self.note_priorities(vec![(item.key, item.priority)]);
+                }
                 self.counting.priority_updates += 1;
                 removed.push(item.trajectory);
                 return;
@@ -316,9 +319,6 @@ impl Table {
         self.slab.get_mut(slot).priority = priority;
         self.sampler.update(slot, priority);
         self.remover.update(slot, priority);
-        if self.noted.is_some() {
-            self.note_new_priority(slot);
-        }
     }
 
     pub(super) fn evict(&mut self, reason: RemovalReason, removed: &mut Vec<Trajectory>) {

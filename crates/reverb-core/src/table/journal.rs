@@ -145,11 +145,6 @@ impl Table {
         }
     }
 
-    fn push_effect(&mut self, effect: impl FnOnce(&Self) -> Effect) {
-        let effect = effect(self);
-        self.note(effect);
-    }
-
     /// Notes that an item enters the table, and that it replaces the one in a slot.
     #[cold]
     pub(super) fn note_insert(&mut self, item: &NewItem, inserted_at: u64, replaced: Option<u32>) {
@@ -174,12 +169,12 @@ impl Table {
         self.in_flight.unmark_unreceived(item);
     }
 
+    /// Notes that items of the table have new priorities.
     #[cold]
-    pub(super) fn note_new_priority(&mut self, slot: u32) {
-        self.push_effect(|table| {
-            let item = table.slab.get(slot);
-            Effect::Priority { key: item.key, priority: item.priority }
-        });
+    pub(super) fn note_priorities(&mut self, updates: Vec<(ItemKey, f64)>) {
+        if !updates.is_empty() {
+            self.note(Effect::Priorities(updates));
+        }
     }
 
     /// Notes that all items leave.

@@ -73,7 +73,9 @@ impl Replay {
             Effect::Put(item) => self.put(item)?,
             Effect::Gone { key, inserted_at, .. } => self.remove(Flight { key, inserted_at })?,
             Effect::Back { key, inserted_at } => self.show(Flight { key, inserted_at })?,
-            Effect::Priority { key, priority } => self.set_priority(key, priority)?,
+            Effect::Priorities(updates) => {
+                updates.into_iter().try_for_each(|(key, priority)| self.set_priority(key, priority))?;
+            }
             Effect::FlightPriority { key, inserted_at, priority } => {
                 self.set_priority_in_place(Flight { key, inserted_at }, priority)?;
             }

@@ -33,7 +33,7 @@ fn begun() -> Replay {
 
 #[test]
 fn effects_that_cannot_be_of_the_table_are_errors() {
-    let priority = |priority| Effect::Priority { key: 2, priority };
+    let priority = |priority| Effect::Priorities(vec![(2, priority)]);
     let count = |inserted_at, times_sampled| Effect::Count { key: 1, inserted_at, times_sampled };
     let largest = |largest_priority| Effect::Counters(Counters { largest_priority, ..Counters::default() });
     let effects = [
@@ -45,7 +45,7 @@ fn effects_that_cannot_be_of_the_table_are_errors() {
         Effect::Gone { key: 1, inserted_at: 4, reason: REASON },
         Effect::Back { key: 1, inserted_at: 4 },
         Effect::Back { key: 3, inserted_at: 4 },
-        Effect::Priority { key: 3, priority: 1.0 },
+        Effect::Priorities(vec![(2, 1.0), (3, 1.0)]),
         priority(f64::NAN),
         Effect::FlightPriority { key: 1, inserted_at: 4, priority: 1.0 },
         Effect::FlightPriority { key: 1, inserted_at: 5, priority: f64::NAN },
@@ -213,7 +213,7 @@ fn effects() -> impl Strategy<Value = Vec<Effect>> {
         }),
         4 => (key.clone(), time.clone()).prop_map(|(key, inserted_at)| Effect::Gone { key, inserted_at, reason: REASON }),
         4 => (key.clone(), time.clone()).prop_map(|(key, inserted_at)| Effect::Back { key, inserted_at }),
-        2 => (key.clone(), priority.clone()).prop_map(|(key, priority)| Effect::Priority { key, priority }),
+        2 => prop::collection::vec((key.clone(), priority.clone()), 0..3).prop_map(Effect::Priorities),
         2 => (key.clone(), time.clone(), priority)
             .prop_map(|(key, inserted_at, priority)| Effect::FlightPriority { key, inserted_at, priority }),
         2 => (key, time, times).prop_map(|(key, inserted_at, times_sampled)| Effect::Count { key, inserted_at, times_sampled }),

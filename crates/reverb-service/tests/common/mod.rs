@@ -146,19 +146,20 @@ pub enum Told {
 }
 
 impl Told {
-    fn of(effect: &Effect) -> Option<Self> {
-        Some(match effect {
+    /// What an effect tells: one or more, or nothing.
+    fn of(effect: &Effect) -> Vec<Self> {
+        vec![match effect {
             Effect::Put(item) => Self::Put(item.key),
             Effect::Gone { key, reason, .. } => Self::Gone(*key, *reason),
             Effect::Back { key, .. } => Self::Back(*key),
-            Effect::Priority { key, priority } => Self::Priority(*key, *priority),
+            Effect::Priorities(updates) => return updates.iter().map(|(key, to)| Self::Priority(*key, *to)).collect(),
             Effect::FlightPriority { key, priority, .. } => Self::FlightPriority(*key, *priority),
             Effect::Count { key, times_sampled, .. } => Self::Count(*key, *times_sampled),
             Effect::Reset => Self::Reset,
             Effect::Options(_) => Self::Options,
             Effect::Wrote { writer, sequence } => Self::Wrote(writer.id, *sequence),
-            Effect::Counters(_) => return None,
-        })
+            Effect::Counters(_) => return Vec::new(),
+        }]
     }
 
     /// An item that was received for the last time.
@@ -198,7 +199,7 @@ impl Recorder {
 
     /// Returns the effects since the last call. All of them that answers wait for must be committed.
     pub fn take(&self) -> Vec<Told> {
-        self.take_effects().iter().filter_map(Told::of).collect()
+        self.take_effects().iter().flat_map(Told::of).collect()
     }
 
     pub fn take_effects(&self) -> Vec<Effect> {
@@ -206,7 +207,7 @@ impl Recorder {
         let before = committed.effects.len();
         self.table.drain_effects(&mut committed.effects);
         let left = committed.effects[before..].iter().filter(|effect| effect.confirmation() > Confirmation::Nothing);
-        assert_eq!(left.filter_map(Told::of).collect::<Vec<_>>(), [], "not committed");
+        assert_eq!(left.flat_map(Told::of).collect::<Vec<_>>(), [], "not committed");
         committed.confirmations.clear();
         std::mem::take(&mut committed.effects)
     }

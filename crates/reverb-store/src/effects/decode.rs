@@ -4,7 +4,7 @@
 use super::chunk::ReadChunks;
 use super::format::{
     BACK, BEGIN, CHUNK, COUNT, COUNTERS, EFFECTS_OF, FIRST_OF, FLIGHT_PRIORITY, FORGET, GONE, MAX_BYTES, MAX_SIZE,
-    MAX_TIMES_SAMPLED, NO_MAX_BYTES, OPTIONS, PRIORITY, PUT_COLUMNS, PUT_ROWS, RATE_LIMITER, RESET, VERSION, WRITER,
+    MAX_TIMES_SAMPLED, NO_MAX_BYTES, OPTIONS, PRIORITIES, PUT_COLUMNS, PUT_ROWS, RATE_LIMITER, RESET, VERSION, WRITER,
     WROTE,
 };
 use super::input::Input;
@@ -131,7 +131,11 @@ impl EffectDecoder {
                 let (key, inserted_at) = read_flight(input)?;
                 Effect::Back { key, inserted_at }
             }
-            PRIORITY => Effect::Priority { key: read_key(input)?, priority: read_priority(input)? },
+            PRIORITIES => {
+                let count = input.count("priorities", 16)?;
+                let read = |_| Ok((read_key(input)?, read_priority(input)?));
+                Effect::Priorities((0..count).map(read).collect::<Result<_>>()?)
+            }
             FLIGHT_PRIORITY => {
                 let (key, inserted_at) = read_flight(input)?;
                 Effect::FlightPriority { key, inserted_at, priority: read_priority(input)? }

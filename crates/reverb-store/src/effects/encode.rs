@@ -3,7 +3,7 @@
 use super::chunk::LoggedChunks;
 use super::format::{
     BACK, BEGIN, COUNT, COUNTERS, EFFECTS_OF, FIRST_OF, FLIGHT_PRIORITY, GONE, MAX_BYTES, MAX_SIZE, MAX_TIMES_SAMPLED,
-    NO_MAX_BYTES, OPTIONS, PRIORITY, PUT_COLUMNS, PUT_ROWS, RATE_LIMITER, RESET, VERSION, WRITER, WROTE,
+    NO_MAX_BYTES, OPTIONS, PRIORITIES, PUT_COLUMNS, PUT_ROWS, RATE_LIMITER, RESET, VERSION, WRITER, WROTE,
 };
 use super::output::{put_f64, put_signed, put_text, put_u64, put_varint, put_writer};
 use crate::log::Payload;
@@ -169,10 +169,13 @@ fn put_small(out: &mut Vec<u8>, effect: &Effect) {
             out.push(reason_number(*reason));
         }
         Effect::Back { key, inserted_at } => put_flight(out, BACK, *key, *inserted_at),
-        Effect::Priority { key, priority } => {
-            out.push(PRIORITY);
-            put_u64(out, *key);
-            put_f64(out, *priority);
+        Effect::Priorities(updates) => {
+            out.push(PRIORITIES);
+            put_varint(out, updates.len() as u64);
+            for (key, priority) in updates {
+                put_u64(out, *key);
+                put_f64(out, *priority);
+            }
         }
         Effect::FlightPriority { key, inserted_at, priority } => {
             put_flight(out, FLIGHT_PRIORITY, *key, *inserted_at);

@@ -14,7 +14,7 @@
 //! | [`PUT_COLUMNS`] | item; number of columns, each: twice the number of slices, plus 1 if it is squeezed; each slice: chunk, column, first row, number of rows |
 //! | [`GONE`] | key, time of the insert, reason (a byte) |
 //! | [`BACK`] | key, time of the insert |
-//! | [`PRIORITY`] | key, priority |
+//! | [`PRIORITIES`] | number of items, each: key, priority |
 //! | [`FLIGHT_PRIORITY`] | key, time of the insert, priority |
 //! | [`COUNT`] | key, time of the insert, signed number of draws |
 //! | [`RESET`] | |
@@ -58,8 +58,8 @@ pub const PUT_COLUMNS: u8 = 17;
 pub const GONE: u8 = 18;
 /// [`Effect::Back`](reverb_core::Effect::Back).
 pub const BACK: u8 = 19;
-/// [`Effect::Priority`](reverb_core::Effect::Priority).
-pub const PRIORITY: u8 = 20;
+/// [`Effect::Priorities`](reverb_core::Effect::Priorities).
+pub const PRIORITIES: u8 = 20;
 /// [`Effect::FlightPriority`](reverb_core::Effect::FlightPriority).
 pub const FLIGHT_PRIORITY: u8 = 21;
 /// [`Effect::Count`](reverb_core::Effect::Count).

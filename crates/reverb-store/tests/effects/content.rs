@@ -20,7 +20,10 @@ pub fn show_effect(effect: &Effect) -> String {
             let priority = priority.to_bits();
             format!("put {key} {priority:x} {times_sampled} {inserted_at} {}", show_trajectory(trajectory))
         }
-        Effect::Priority { key, priority } => format!("priority {key} {:x}", priority.to_bits()),
+        Effect::Priorities(updates) => {
+            let updates = updates.iter().map(|(key, priority)| format!("{key} {:x}", priority.to_bits()));
+            format!("priorities {:?}", updates.collect::<Vec<_>>())
+        }
         Effect::FlightPriority { key, inserted_at, priority } => {
             format!("flight priority {key} {inserted_at} {:x}", priority.to_bits())
         }

@@ -149,7 +149,9 @@ pub fn small_effects() -> Vec<Effect> {
         Effect::Counters(Counters::default()),
     ];
     effects.extend(reasons.map(|reason| Effect::Gone { key, inserted_at, reason }));
-    effects.extend(FLOATS.map(|priority| Effect::Priority { key, priority }));
+    effects.extend(FLOATS.map(|priority| Effect::Priorities(vec![(key, priority)])));
+    effects.push(Effect::Priorities(FLOATS.map(|priority| (key, priority)).to_vec()));
+    effects.push(Effect::Priorities(Vec::new()));
     effects.extend(FLOATS.map(|priority| Effect::FlightPriority { key: 0, inserted_at, priority }));
     effects.extend(options.map(|changes| Effect::Options(Box::new(changes))));
     effects.extend(wrote.map(|(index, sequence)| Effect::Wrote { writer: writers[index].clone(), sequence }));
