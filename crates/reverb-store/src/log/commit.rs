@@ -17,7 +17,7 @@ use reverb_service::LogMode;
 use std::fmt::{self, Debug};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -79,7 +79,12 @@ impl Log {
         let name = |number| SegmentName { epoch: position.epoch, number };
         let first = Segment::create(disk, folder, name(0), segment_bytes)?;
         let ids = (position.log_id, boot_id.unwrap_or_default());
-        let mut writer = Writer::begin(Arc::new(first), ids, (position.lsn, synced_through), segment_bytes)?;
+        let mut writer = Writer::begin(
+            Arc::new(first),
+            ids,
+            (position.lsn, synced_through),
+            (segment_bytes, mode == LogMode::Power),
+        )?;
         writer.segment.sync()?;
         let progress = Progress::begin(&mut writer, synced_through, older, clock());
         let needs_mark = synced_through > 0 && progress.lacks_mark();
@@ -93,6 +98,7 @@ impl Log {
             spare: Mutex::new(Spare { next: name(1), segment: None }),
             progress: Mutex::new(progress),
             is_closed: AtomicBool::new(false),
+            last_group_bytes: AtomicU64::new(0),
             turn_ended: Condvar::new(),
             wake: Condvar::new(),
         };
@@ -253,6 +259,11 @@ impl Log {
         }
         // Inserts ask each time, under the lock of their table.
         if self.shared.is_closed.load(Acquire) { self.shared.progress.lock().failure.clone() } else { None }
+    }
+
+    /// Returns the number of bytes that the last thread with the turn to write has drained.
+    pub fn last_group_bytes(&self) -> u64 {
+        self.shared.last_group_bytes.load(Relaxed)
     }
 
     /// Returns what the log tells of itself. `None` in a forked child.

@@ -65,10 +65,10 @@ impl Payload {
         self.slices().fold(0, crc32c::crc32c_append)
     }
 
-    /// All bytes, behind a few others.
-    pub(super) fn io_slices<'a>(&'a self, before: &[&'a [u8]]) -> Vec<IoSlice<'a>> {
-        let before = before.iter().copied().filter(|slice| !slice.is_empty());
-        before.chain(self.slices()).map(IoSlice::new).collect()
+    /// All bytes, between a few others.
+    pub(super) fn io_slices<'a>(&'a self, before: &[&'a [u8]], after: &'a [u8]) -> Vec<IoSlice<'a>> {
+        let all = before.iter().copied().chain(self.slices()).chain([after]);
+        all.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use reverb_core::{Error, Result};
 use reverb_service::LogMode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
 /// The segment that is made ahead.
@@ -40,6 +40,8 @@ pub struct Shared {
     pub progress: Mutex<Progress>,
     /// Whether the progress has a failure.
     pub is_closed: AtomicBool,
+    /// Size of the last group in bytes.
+    pub last_group_bytes: AtomicU64,
     /// Told whenever a turn ends.
     pub turn_ended: Condvar,
     /// Wakes the log's own thread.
@@ -63,6 +65,7 @@ impl Shared {
             } else {
                 self.lead(progress, |writer, payload, synced| {
                     drain(payload)?;
+                    self.last_group_bytes.store(payload.len() as u64, Relaxed);
                     if payload.is_empty() { Ok(()) } else { self.append(writer, payload, synced) }
                 })?;
             }

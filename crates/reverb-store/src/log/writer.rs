@@ -6,6 +6,11 @@ use super::segment::Segment;
 use reverb_core::{Error, Result};
 use std::sync::Arc;
 
+/// Number of zeros that are written behind a small frame which is synced. The first sync of a part of a file also waits
+/// until the file system has noted that the part was written; so that is one sync in hundreds.
+const AHEAD_BYTES: usize = 256 << 10;
+static ZEROS: [u8; AHEAD_BYTES] = [0; AHEAD_BYTES];
+
 /// The end of a log.
 #[derive(Debug)]
 pub struct Writer {
@@ -13,6 +18,8 @@ pub struct Writer {
     pub segment: Arc<Segment>,
     /// Where the next frame begins in it.
     pub offset: u64,
+    /// Up to where the segment was written, zeros behind the last frame too.
+    zeroed: u64,
     /// LSN of the next frame.
     pub next_lsn: u64,
     /// LSN of the last frame with a payload.
@@ -23,20 +30,38 @@ pub struct Writer {
     pub grown: Vec<(u64, u64)>,
     /// Number of bytes after which a segment is full.
     segment_bytes: u64,
+    /// Number of zeros that are written ahead behind small frames.
+    ahead_bytes: usize,
     log_id: Id,
     boot_id: Id,
 }
 
 impl Writer {
     /// A writer that begins an epoch in a new segment. `ids` are those of the log and of the boot, `lsns` that of the
-    /// first frame and that of the last frame with a payload before it.
+    /// first frame and that of the last frame with a payload before it. `is_synced_often` is whether most frames are synced
+    /// alone.
     ///
     /// # Errors
     /// [`Error::Storage`] if the header of the segment cannot be written.
-    pub fn begin(segment: Arc<Segment>, ids: (Id, Id), lsns: (u64, u64), segment_bytes: u64) -> Result<Self> {
-        let ((log_id, boot_id), (next_lsn, last_data), offset) = (ids, lsns, 0);
-        let (touched, grown) = (Vec::new(), Vec::new());
-        let mut writer = Self { segment, offset, next_lsn, last_data, touched, grown, segment_bytes, log_id, boot_id };
+    pub fn begin(
+        segment: Arc<Segment>,
+        (log_id, boot_id): (Id, Id),
+        (next_lsn, last_data): (u64, u64),
+        (segment_bytes, is_synced_often): (u64, bool),
+    ) -> Result<Self> {
+        let mut writer = Self {
+            segment,
+            offset: 0,
+            zeroed: 0,
+            next_lsn,
+            last_data,
+            touched: Vec::new(),
+            grown: Vec::new(),
+            segment_bytes,
+            ahead_bytes: if is_synced_often { AHEAD_BYTES } else { 0 },
+            log_id,
+            boot_id,
+        };
         writer.begin_epoch(writer.segment.clone())?;
         Ok(writer)
     }
@@ -49,8 +74,9 @@ impl Writer {
         self.segment = segment;
         self.touched.push(self.segment.clone());
         let header = self.header();
-        self.segment.write(&mut Payload::default().io_slices(&[&header]), 0)?;
+        self.segment.write(&mut Payload::default().io_slices(&[&header], &[]), 0)?;
         self.offset = SEGMENT_HEADER_BYTES as u64;
+        self.zeroed = self.offset;
         self.grown.push((self.segment.name.epoch, self.offset));
         Ok(())
     }
@@ -87,9 +113,15 @@ impl Writer {
         }
         let encoded = frame.encode();
         let header = header.as_ref().map_or(&[][..], |header| &header[..]);
-        self.segment.write(&mut payload.io_slices(&[header, &encoded]), offset)?;
+        let written = offset + header.len() as u64 + frame.frame_bytes();
         // The zeros up to the next frame are there.
-        let end = (offset + header.len() as u64 + frame.frame_bytes()).next_multiple_of(ALIGNMENT);
+        let end = written.next_multiple_of(ALIGNMENT);
+        if offset == 0 {
+            self.zeroed = 0;
+        }
+        let ahead = if end > self.zeroed { self.ahead_of(payload, end) } else { 0 };
+        self.segment.write(&mut payload.io_slices(&[header, &encoded], &ZEROS[..ahead]), offset)?;
+        self.zeroed = self.zeroed.max(written + ahead as u64);
         self.grown.push((self.segment.name.epoch, end - offset));
         self.offset = end;
         self.next_lsn += 1;
@@ -97,6 +129,14 @@ impl Writer {
             self.last_data = frame.lsn;
         }
         Ok(())
+    }
+}
+
+impl Writer {
+    /// Number of zeros to write behind a frame that ends here.
+    fn ahead_of(&self, payload: &Payload, end: u64) -> usize {
+        let room = usize::try_from(self.segment_bytes.saturating_sub(end)).unwrap_or(usize::MAX);
+        if payload.len() < self.ahead_bytes / 8 { self.ahead_bytes.min(room) } else { 0 }
     }
 }
 
