@@ -52,9 +52,9 @@ pub use shard::{Load, Shard};
 pub use stacking::stack;
 pub use store::{LogMode, SavedState, Store, StoreLog, StoreProgress, StoreStatus};
 pub use table_handle::{
-    Arrival, Call, DrawRequest, EffectsBegin, Journal, MAX_DRAWN, Operation, REPEAT, RoomDeliveries, RoomDelivery,
-    RoomLink, RoomMessage, Stock, TIMED_OUT, TableBegin, TableHandle, TablePulse, TableStatus, WaitKind, Waiting,
-    WaitingRequest, begin_effects, snapshot_all,
+    Arrival, Call, DrawRequest, EffectsBegin, Journal, Kept, MAX_DRAWN, Operation, REPEAT, RoomDeliveries,
+    RoomDelivery, RoomLink, RoomMessage, Stock, TIMED_OUT, TableBegin, TableHandle, TablePulse, TableStatus, WaitKind,
+    Waiting, WaitingRequest, begin_effects, snapshot_all,
 };
 pub use tables_used::{Place, TablesUsed};
 pub use verdict::{Level, PeerRates, Progress, TableRates, TableVerdict, Trouble, Verdict, Watched};

@@ -4,11 +4,14 @@
 //! behind these.
 
 use crate::peer::Inserter;
-use crate::table_handle::{Arrival, Call, InsertTurn, TableHandle, Waiting, Writer};
+use crate::table_handle::{
+    Arrival, Call, InsertTurn, Keeping, KeptLater, TableHandle, Waiting, Writer, waits_for_disk,
+};
 use crate::write_ledger::Ledger;
 use reverb_core::Result;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
@@ -31,6 +34,8 @@ pub struct WriteQueue {
 #[derive(Debug)]
 struct TableQueue {
     table: TableHandle,
+    /// The numbers of items that are in the table and are being committed.
+    keeping: VecDeque<(Vec<u64>, KeptLater)>,
     /// The items that wait for the table, in the order in which it will insert them.
     waiting: VecDeque<(u64, Waiting<()>)>,
     /// The items behind these, which are checked.
@@ -68,8 +73,16 @@ impl WriteQueue {
             let before = done.len();
             let kept = table.insert_at_once(&mut items, &self.writer, |sequence| done.push((sequence, Ok(()))));
             go_on = done.len() > before;
-            if let Err(error) = kept {
-                done[before..].iter_mut().for_each(|(_, result)| *result = Err(error.clone()));
+            match kept {
+                Keeping::Done(Ok(())) => {}
+                Keeping::Done(Err(error)) => {
+                    done[before..].iter_mut().for_each(|(_, result)| *result = Err(error.clone()));
+                }
+                Keeping::UnderWay(kept) => {
+                    let numbers: Vec<_> = done.drain(before..).map(|(sequence, _)| sequence).collect();
+                    self.len += numbers.len();
+                    self.queue(table).keeping.push_back((numbers, kept));
+                }
             }
         }
         items.for_each(|item| self.push(table, item, done));
@@ -81,6 +94,7 @@ impl WriteQueue {
             None => {
                 self.queues.push(TableQueue {
                     table: table.clone(),
+                    keeping: VecDeque::new(),
                     waiting: VecDeque::new(),
                     behind: VecDeque::new(),
                 });
@@ -110,7 +124,14 @@ impl WriteQueue {
     /// have inserted one.
     pub fn poll(&mut self, context: &mut Context<'_>, done: &mut Done) -> Poll<()> {
         let before = done.len();
-        for TableQueue { table, waiting: items, behind } in &mut self.queues {
+        for TableQueue { table, keeping, waiting: items, behind } in &mut self.queues {
+            // The journal answers them in their order, too.
+            while let Some((numbers, kept)) = keeping.front_mut()
+                && let Poll::Ready(kept) = Pin::new(kept).poll(context)
+            {
+                done.extend(numbers.drain(..).map(|sequence| (sequence, kept.clone())));
+                keeping.pop_front();
+            }
             // The table answers the items in their order.
             while let Some((sequence, waiting)) = items.front_mut()
                 && let Poll::Ready(result) = waiting.poll_result(context)
@@ -134,7 +155,10 @@ impl WriteQueue {
 
     /// Says what the first waiting item waits for. `None` if no item waits.
     pub fn explain(&self) -> Option<String> {
-        self.queues.iter().find_map(|queue| queue.waiting.front()).map(|(_, waiting)| waiting.explain())
+        let waiting = self.queues.iter().find_map(|queue| queue.waiting.front());
+        let keeping = || self.queues.iter().find(|queue| !queue.keeping.is_empty());
+        let explain = |(_, waiting): &(u64, Waiting<()>)| waiting.explain();
+        waiting.map(explain).or_else(|| keeping().map(|queue| waits_for_disk(&queue.table)))
     }
 
     /// Withdraws all items, the last ones first. Items that are in their tables already are appended to `done`.
@@ -144,6 +168,10 @@ impl WriteQueue {
                 if let Some(result) = waiting.withdraw().await {
                     done.push((sequence, result));
                 }
+            }
+            for (numbers, kept) in queue.keeping.drain(..) {
+                let kept = kept.await;
+                done.extend(numbers.into_iter().map(|sequence| (sequence, kept.clone())));
             }
         }
     }

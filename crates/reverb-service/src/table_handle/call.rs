@@ -1,8 +1,8 @@
 //! Calls: requests that enter a queue, and are served at once, or wait until they are served, expire or are dropped.
 
-use super::handle::{TableHandle, closed, outcome};
+use super::handle::{Ending, TableHandle, closed, outcome};
 use super::long_waits::LongWait;
-use super::requests::{Reply, Request, Work};
+use super::requests::{InsertWork, Operation, Reply, Request, TIMED_OUT, Work};
 use super::state::TableState;
 use super::ticket_queue::Waiter;
 use crate::notice::Notice;
@@ -39,7 +39,9 @@ pub struct Waiting<T: Reply> {
     handle: TableHandle,
     ticket: u64,
     /// `None` once the answer was taken.
-    receiver: Option<oneshot::Receiver<Result<T>>>,
+    receiver: Option<Receiver<T>>,
+    /// Whether the request is done, and its effects are being committed.
+    is_done: bool,
     /// Set once the wait is long enough to be reported.
     long: Option<LongWait>,
 }
@@ -53,7 +55,7 @@ impl TableHandle {
         peer: &Arc<Peer>,
         begin: impl FnOnce(&mut TableState, &mut W) -> Result<()>,
     ) -> Call<W::Reply> {
-        let (submitted, kept) = self.turn(|turn| {
+        let (submitted, ending) = self.begin_turn(|turn| {
             let state = &mut *turn.state;
             begin(state, &mut work)?;
             if state.closed {
@@ -94,18 +96,57 @@ impl TableHandle {
             }
             Ok((own, ticket, receiver, failure))
         });
+        if ending.keeps_a_task_waiting() {
+            return self.submitted_for_later(submitted, ending, peer);
+        }
+        let kept = ending.finish();
         match submitted {
             Err(error) => Call::Done(Err(error)),
             Ok((Some(work), _, _, failure)) => {
                 work.count(&peer.traffic, self.place());
                 Call::Done(outcome(work, failure.as_deref(), &kept))
             }
-            Ok((None, ticket, receiver, _)) => {
-                Call::Waiting(Waiting { handle: self.clone(), ticket, receiver, long: None })
-            }
+            Ok((None, ticket, receiver, _)) => Call::Waiting(self.waiting(ticket, receiver, false)),
         }
     }
+
+    /// The end of [`TableHandle::submit`] for a task, which does not wait for the disk.
+    #[inline(never)]
+    fn submitted_for_later<W: Work>(
+        &self,
+        submitted: Result<Submitted<W>>,
+        mut ending: Ending<'_>,
+        peer: &Arc<Peer>,
+    ) -> Call<W::Reply> {
+        let call = match submitted {
+            Err(error) => Call::Done(Err(error)),
+            Ok((Some(work), ticket, ..)) if W::OPERATION == Operation::Insert => {
+                let (reply, receiver) = oneshot::channel();
+                let waiter = Some(Waiter { reply, peer: peer.clone(), since: Instant::now() });
+                W::ended(&mut ending.ended).push(Request { ticket, work, waiter, waited: false, is_withdrawn: false });
+                Call::Waiting(self.waiting(ticket, Some(receiver), true))
+            }
+            // A draw confirms nothing.
+            Ok((Some(work), _, _, failure)) => {
+                work.count(&peer.traffic, self.place());
+                Call::Done(outcome(work, failure.as_deref(), &Ok(())))
+            }
+            Ok((None, ticket, receiver, _)) => Call::Waiting(self.waiting(ticket, receiver, false)),
+        };
+        ending.finish_later(drop);
+        call
+    }
+
+    fn waiting<T: Reply>(&self, ticket: u64, receiver: Option<Receiver<T>>, is_done: bool) -> Waiting<T> {
+        Waiting { handle: self.clone(), ticket, receiver, is_done, long: None }
+    }
 }
+
+type Receiver<T> = oneshot::Receiver<Result<T>>;
+
+/// A request that was submitted: it itself if it is done, its ticket, what will tell of its answer if it is not, and why
+/// it is done if it is not complete.
+type Submitted<W> = (Option<W>, u64, Option<Receiver<<W as Work>::Reply>>, Option<Box<Error>>);
 
 impl<T: Reply> Waiting<T> {
     /// Waits for the table, until `deadline` if there is one. After ten seconds, calls `notice` once with the reason,
@@ -156,6 +197,9 @@ impl<T: Reply> Waiting<T> {
 
     /// Says what the request waits for.
     pub fn explain(&self) -> String {
+        if self.is_done {
+            return waits_for_disk(&self.handle);
+        }
         self.handle.upkeep(|state| {
             let TableState { table, queues, room, .. } = state;
             let room = room.as_deref();
@@ -169,6 +213,9 @@ impl<T: Reply> Waiting<T> {
 
     async fn expire(mut self) -> Result<T> {
         let reason = self.explain();
+        if self.is_done {
+            return Err(Error::DeadlineExceeded(format!("{reason}\n{TIMED_OUT}")));
+        }
         let handle = &self.handle;
         let (withdrawn, kept) = handle.confirmed(|state, _| state.queues.withdraw::<T::Work>(self.ticket));
         if let Some(request) = withdrawn {
@@ -205,6 +252,9 @@ impl<T: Reply> Waiting<T> {
     /// Removes the request from its queue and undoes its effects before later requests are served. Returns false if the
     /// request is not in the queue any more.
     fn undo(&self) -> bool {
+        if self.is_done {
+            return false;
+        }
         let withdrawn = self.handle.change(|state, ended| {
             let mut request = state.queues.withdraw::<T::Work>(self.ticket)?;
             request.work.undo(&mut state.table, &mut ended.removed);
@@ -229,6 +279,14 @@ impl<T: Reply> Drop for Waiting<T> {
             self.handle.take_back(undelivered);
         }
     }
+}
+
+/// Says what an insert waits for whose items are in the table.
+pub fn waits_for_disk(handle: &TableHandle) -> String {
+    format!(
+        "{} waits: its items are in the table, and the disk has not confirmed the log yet",
+        InsertWork::title(handle.name())
+    )
 }
 
 fn forgotten() -> Error {

@@ -55,6 +55,16 @@ pub(super) struct Turn<'a> {
     kept: Result<()>,
 }
 
+/// The end of a turn, without the lock: what leaves the table once the effects of the turn are committed.
+#[must_use]
+pub(super) struct Ending<'a> {
+    handle: &'a TableHandle,
+    pub ended: Ended,
+    commit: Commit,
+    /// The first error of the commits of earlier parts.
+    kept: Result<()>,
+}
+
 impl TableHandle {
     /// Wraps a table, so that several threads can share it.
     pub fn new(table: Table) -> Self {
@@ -181,13 +191,18 @@ impl TableHandle {
     /// result is the error of the commit, for a caller that confirms something.
     #[inline(always)]
     pub(super) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Result<()>) {
+        let (own, ending) = self.begin_turn(work);
+        (own, ending.finish())
+    }
+
+    /// Makes the first part of a turn, and returns the rest of it.
+    #[inline(always)]
+    pub(super) fn begin_turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Ending<'_>) {
         let mut turn = Turn { handle: self, state: self.0.state.lock(), ended: Ended::default(), kept: Ok(()) };
         let own = work(&mut turn);
         let commit = turn.state.commit();
         drop(turn.state);
-        let kept = turn.kept.and(self.finish(&mut turn.ended, commit));
-        self.0.watchers.tell();
-        (own, kept)
+        (own, Ending { handle: self, ended: turn.ended, commit, kept: turn.kept })
     }
 
     /// Makes a turn that serves the requests which can proceed after `change`. `change` makes at most
@@ -262,6 +277,36 @@ impl TableHandle {
                 give_back(&mut state.table, &mut drawn, OPERATIONS_PER_LOCK, &mut ended.removed, by);
             });
         }
+    }
+}
+
+impl Ending<'_> {
+    /// Whether the caller is a task that [`Ending::finish`] would keep waiting for the disk.
+    #[inline]
+    pub fn keeps_a_task_waiting(&self) -> bool {
+        journal::keeps_a_task_waiting(&self.commit)
+    }
+
+    /// Finishes the turn, and returns the error of the commit.
+    #[inline(always)]
+    pub fn finish(mut self) -> Result<()> {
+        let kept = self.kept.and(self.handle.finish(&mut self.ended, self.commit));
+        self.handle.0.watchers.tell();
+        kept
+    }
+
+    /// Lets the journal finish the turn, which then calls `own` with the error of the commit.
+    #[inline(never)]
+    pub fn finish_later(self, own: impl FnOnce(Result<()>) + Send + 'static) {
+        let Self { handle, mut ended, commit, kept } = self;
+        let Some((journal, _)) = commit else { return own(kept) };
+        let handle = handle.clone();
+        journal.commit_later(Box::new(move |now| {
+            let kept = kept.and(now);
+            handle.answer_all(&mut ended, &kept);
+            handle.0.watchers.tell();
+            own(kept);
+        }));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use super::handle::{TableHandle, now_nanos};
-use super::journal;
+use super::journal::{self, Keeping, KeptLater};
 use super::requests::{InsertWork, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP};
 use super::turns::InsertTurn;
 use crate::decoding::beside_others;
@@ -10,6 +10,7 @@ use crate::peer::{Inserter, Peer};
 use crate::write_ledger::Ledger;
 use reverb_core::{Error, NewItem, Result, Table};
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// An item of a writer.
 #[derive(Debug)]
@@ -81,19 +82,17 @@ impl TableHandle {
     }
 
     /// Inserts items from the front of `items` until the rate limiter blocks or the table refuses an item, but none if
-    /// an insert already waits. Calls `inserted` with the sequence number of each. The others stay in `items`.
-    ///
-    /// # Errors
-    /// The error of [`Journal::commit`](super::Journal::commit).
+    /// an insert already waits. Calls `inserted` with the sequence number of each. The others stay in `items`. Returns
+    /// whether those that are inserted are kept.
     pub(crate) fn insert_at_once(
         &self,
         items: &mut std::vec::IntoIter<Arrival>,
         writer: &Writer,
         mut inserted: impl FnMut(u64),
-    ) -> Result<()> {
+    ) -> Keeping {
         let before = items.len();
         let removed = Vec::with_capacity(before.min(OPERATIONS_PER_STEP));
-        let ((), kept) = self.turn(|turn| {
+        let ((), ending) = self.begin_turn(|turn| {
             let state = &mut *turn.state;
             turn.ended.removed = removed;
             // What is refused has its error from `insert_arrival`.
@@ -124,7 +123,13 @@ impl TableHandle {
             turn.serve(|_, _| true);
         });
         writer.peer.traffic.count_inserts(before - items.len(), self.place());
-        kept
+        if !ending.keeps_a_task_waiting() {
+            return Keeping::Done(ending.finish());
+        }
+        let (kept, result) = oneshot::channel();
+        // A stream that has ended needs no result.
+        ending.finish_later(move |now| drop(kept.send(now)));
+        Keeping::UnderWay(KeptLater(result))
     }
 
     /// Checks that the table accepts an item of a writer.

@@ -2,9 +2,12 @@
 
 use crate::decoding::beside_others;
 use crate::write_ledger::Ledger;
-use reverb_core::{Confirmation, Effect, NewItem, Result, Table, Trajectory};
+use reverb_core::{Confirmation, Effect, Error, NewItem, Result, Table, Trajectory};
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::oneshot;
 
 /// Keeps the effects of tables. No answer leaves before the effects that it tells of are kept.
 pub trait Journal: Debug + Send + Sync {
@@ -15,8 +18,8 @@ pub trait Journal: Debug + Send + Sync {
     /// [`Error::Storage`](reverb_core::Error::Storage) while the journal is closed by a failure. The tables are unchanged.
     fn check(&self) -> Result<()>;
 
-    /// Whether a commit of what must be [`Synced`](Confirmation::Synced) waits for a disk. A worker of a runtime hands its
-    /// other tasks over before it makes such a commit, so that they can join the group that the disk syncs at once.
+    /// Whether a commit of what must be [`Synced`](Confirmation::Synced) waits for a disk. Tasks of a runtime leave such
+    /// commits to [`Journal::commit_later`], or run beside the other tasks of their thread meanwhile.
     fn waits_for_disk(&self) -> bool {
         false
     }
@@ -27,7 +30,16 @@ pub trait Journal: Debug + Send + Sync {
     /// # Errors
     /// [`Error::Storage`](reverb_core::Error::Storage) if the effects may be lost. The tables have changed nevertheless.
     fn commit(&self, confirmation: Confirmation) -> Result<()>;
+
+    /// Lets a thread of the journal commit what must be [`Synced`](Confirmation::Synced), and call `kept` with the result
+    /// of [`Journal::commit`]. Those who ask while it waits for the disk share the next commit.
+    fn commit_later(&self, kept: Kept) {
+        kept(self.commit(Confirmation::Synced));
+    }
 }
+
+/// What a journal calls with the result of a commit.
+pub type Kept = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Commits, without the locks of the tables.
 ///
@@ -39,6 +51,37 @@ pub fn commit(journal: &dyn Journal, confirmation: Confirmation) -> Result<()> {
         return beside_others(|| journal.commit(confirmation));
     }
     journal.commit(confirmation)
+}
+
+/// Whether the caller is a task that would wait for the disk in this commit, and can be told of the result later.
+#[inline]
+pub fn keeps_a_task_waiting(commit: &Commit) -> bool {
+    commit.as_ref().is_some_and(|(journal, confirmation)| {
+        *confirmation == Confirmation::Synced && journal.waits_for_disk() && tokio::task::try_id().is_some()
+    })
+}
+
+/// A commit that may be under way.
+#[derive(Debug)]
+pub enum Keeping {
+    /// Its result.
+    Done(Result<()>),
+    /// What will tell of its result.
+    UnderWay(KeptLater),
+}
+
+/// The result of a commit that is under way.
+#[derive(Debug)]
+pub struct KeptLater(pub(super) oneshot::Receiver<Result<()>>);
+
+impl Future for KeptLater {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.0)
+            .poll(context)
+            .map(|kept| kept.unwrap_or_else(|_| Err(Error::Internal("a commit was dropped without a result".into()))))
+    }
 }
 
 /// What a turn has to commit before its answers leave. `None` if it has changed nothing that they tell of.

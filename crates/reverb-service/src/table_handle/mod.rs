@@ -40,13 +40,15 @@ mod waits;
 mod watch;
 
 pub use attached::RoomLink;
+pub(crate) use call::waits_for_disk;
 pub use call::{Call, Waiting};
 pub use draws::{DrawRequest, MAX_DRAWN};
 pub use effects::{EffectsBegin, TableBegin, begin_effects};
 pub use handle::{TableHandle, snapshot_all};
 pub use inserts::Arrival;
 pub(crate) use inserts::Writer;
-pub use journal::Journal;
+pub use journal::{Journal, Kept};
+pub(crate) use journal::{Keeping, KeptLater};
 pub use requests::{Operation, TIMED_OUT, WaitKind};
 pub use room::{REPEAT, RoomDeliveries, RoomDelivery, RoomMessage};
 pub use status::{TablePulse, TableStatus};

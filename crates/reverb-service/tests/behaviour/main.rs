@@ -9,6 +9,7 @@ mod group_commit;
 mod held_races;
 mod item_size;
 mod journal;
+mod later_commits;
 mod local_draws;
 mod long_turns;
 mod long_waits;

@@ -3,17 +3,18 @@
 //! After a failure the log is closed for good: changes that would have to be confirmed are refused, and what the tables
 //! note is dropped, since memory has it. A new log and a checkpoint of all tables heal that.
 
+use super::committer::Committer;
 use super::place::LogPlace;
 use crate::checkpoint::Durability;
 use crate::effects::{Begin, EffectEncoder};
 use crate::log::{Fence, Log, LogOptions, Payload, Position, Source, Start, remove_from};
 use parking_lot::{Mutex, RwLock};
-use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot};
+use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot, fork};
 use reverb_service::LogMode;
 use reverb_service::write_ledger::{LedgerState, Ledgers};
-use reverb_service::{EffectsBegin, Journal, StoreLog, TableBegin, TableHandle, begin_effects};
+use reverb_service::{EffectsBegin, Journal, Kept, StoreLog, TableBegin, TableHandle, begin_effects};
 use std::fmt::{self, Debug};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Number of bytes of a log below which no checkpoint is saved on its account, unless the options say so.
 const MIN_SAVE_BYTES: u64 = 1 << 30;
@@ -26,6 +27,8 @@ pub struct LogJournal {
     log: RwLock<Arc<Log>>,
     notes: Mutex<Notes>,
     repair: Mutex<Repair>,
+    /// The threads for those who are told later, and the generation of forks that has them. Only in [`LogMode::Power`].
+    committer: OnceLock<(u32, Committer)>,
 }
 
 /// Where the effects come from, and what the epoch has of them. Used by the thread that has the turn to write.
@@ -86,7 +89,18 @@ impl LogJournal {
                 effects: Vec::new(),
             }),
             repair: Mutex::default(),
+            committer: OnceLock::new(),
         });
+        if journal.waits_for_disk() {
+            let weak = Arc::downgrade(&journal);
+            // Those who ask hold the journal.
+            let commit = move || match weak.upgrade() {
+                Some(journal) => (journal.commit(Confirmation::Synced), journal.log().last_group_bytes()),
+                None => (Err(Error::Cancelled("the server was stopped".into())), 0),
+            };
+            let committer = Committer::start(commit)?;
+            journal.committer.get_or_init(|| (fork::generation(), committer));
+        }
         tables.iter().for_each(|table| table.set_journal(journal.clone()));
         journal.notes.lock().begin();
         Ok(journal)
@@ -274,6 +288,14 @@ impl Journal for LogJournal {
                 // Updates and receipts go on without a log.
                 return if confirmation == Confirmation::Written { Ok(()) } else { Err(error) };
             }
+        }
+    }
+
+    fn commit_later(&self, kept: Kept) {
+        match self.committer.get() {
+            // The threads do not exist in a forked child.
+            Some((generation, committer)) if *generation == fork::generation() => committer.ask(kept),
+            _ => kept(self.commit(Confirmation::Synced)),
         }
     }
 }

@@ -14,4 +14,5 @@ mod restarts;
 #[path = "../../../reverb-service/tests/common/mod.rs"]
 mod service;
 mod story;
+mod tasks;
 mod world;
