@@ -49,12 +49,18 @@ def name_of(value):
     return value if isinstance(value, str) else " ".join(value)
 
 
-@pytest.mark.parametrize(
-    ("written", "reader"),
-    [(written, reader) for written in WRITTEN for reader in READ if can(written[1], reader)],
-    ids=name_of,
-)
-@pytest.mark.parametrize("server", SIDES)
+# Without what the reference does all alone: that tells nothing of ours, and its `TimestepDataset` fails in 1 of 200 runs
+# with "Sampled trajectory cannot be decomposed into timesteps" on items that are like the others.
+ROADS = [
+    (server, written, reader)
+    for server in SIDES
+    for written in WRITTEN
+    for reader in READ
+    if can(written[1], reader) and "ours" in (server, written[0], reader[0])
+]
+
+
+@pytest.mark.parametrize(("server", "written", "reader"), ROADS, ids=name_of)
 def test_items_are_read_as_they_were_written(processes, server, written, reader):
     (writer, case), (side, way) = written, reader
     address = processes.address(server)
