@@ -55,7 +55,7 @@ impl TableHandle {
         peer: &Arc<Peer>,
         begin: impl FnOnce(&mut TableState, &mut W) -> Result<()>,
     ) -> Call<W::Reply> {
-        let (submitted, ending) = self.begin_turn(|turn| {
+        let (submitted, mut ending) = self.begin_turn(|turn| {
             let state = &mut *turn.state;
             begin(state, &mut work)?;
             if state.closed {
@@ -97,7 +97,7 @@ impl TableHandle {
             Ok((own, ticket, receiver, failure))
         });
         if ending.keeps_a_task_waiting() {
-            return self.submitted_for_later(submitted, ending, peer);
+            return self.submitted_for_later(submitted, &mut ending, peer);
         }
         let kept = ending.finish();
         match submitted {
@@ -115,7 +115,7 @@ impl TableHandle {
     fn submitted_for_later<W: Work>(
         &self,
         submitted: Result<Submitted<W>>,
-        mut ending: Ending<'_>,
+        ending: &mut Ending<'_>,
         peer: &Arc<Peer>,
     ) -> Call<W::Reply> {
         let call = match submitted {

@@ -55,7 +55,8 @@ pub(super) struct Turn<'a> {
     kept: Result<()>,
 }
 
-/// The end of a turn, without the lock: what leaves the table once the effects of the turn are committed.
+/// The end of a turn, without the lock: what leaves the table once the effects of the turn are committed. The caller
+/// finishes it once. It stays where it is, since moves of so much are calls of memcpy.
 #[must_use]
 pub(super) struct Ending<'a> {
     handle: &'a TableHandle,
@@ -191,7 +192,7 @@ impl TableHandle {
     /// result is the error of the commit, for a caller that confirms something.
     #[inline(always)]
     pub(super) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Result<()>) {
-        let (own, ending) = self.begin_turn(work);
+        let (own, mut ending) = self.begin_turn(work);
         (own, ending.finish())
     }
 
@@ -289,18 +290,18 @@ impl Ending<'_> {
 
     /// Finishes the turn, and returns the error of the commit.
     #[inline(always)]
-    pub fn finish(mut self) -> Result<()> {
-        let kept = self.kept.and(self.handle.finish(&mut self.ended, self.commit));
+    pub fn finish(&mut self) -> Result<()> {
+        let now = self.handle.finish(&mut self.ended, self.commit.take());
         self.handle.0.watchers.tell();
-        kept
+        std::mem::replace(&mut self.kept, Ok(())).and(now)
     }
 
     /// Lets the journal finish the turn, which then calls `own` with the error of the commit.
     #[inline(never)]
-    pub fn finish_later(self, own: impl FnOnce(Result<()>) + Send + 'static) {
-        let Self { handle, mut ended, commit, kept } = self;
-        let Some((journal, _)) = commit else { return own(kept) };
-        let handle = handle.clone();
+    pub fn finish_later(&mut self, own: impl FnOnce(Result<()>) + Send + 'static) {
+        let Some((journal, _)) = self.commit.take() else { return own(self.finish()) };
+        let (handle, mut ended) = (self.handle.clone(), std::mem::take(&mut self.ended));
+        let kept = std::mem::replace(&mut self.kept, Ok(()));
         journal.commit_later(Box::new(move |now| {
             let kept = kept.and(now);
             handle.answer_all(&mut ended, &kept);
@@ -347,7 +348,7 @@ impl Turn<'_> {
 
 /// What the caller of a request that has ended is told. `failure` is the reason if it is not complete, `kept` the result of
 /// the commit.
-#[inline]
+#[inline(always)]
 pub(super) fn outcome<W: Work>(work: W, failure: Option<&Error>, kept: &Result<()>) -> Result<W::Reply> {
     match (kept, failure) {
         // A draw confirms nothing.
