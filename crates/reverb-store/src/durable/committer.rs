@@ -2,7 +2,7 @@
 //! and what comes meanwhile is one group.
 
 use parking_lot::{Condvar, Mutex};
-use reverb_core::{Error, Result};
+use reverb_core::{Error, Result, fork};
 use reverb_service::Kept;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,8 +12,12 @@ const THREADS: usize = 2;
 /// Size in bytes from which a group is large. Small ones are made one after another, so that they are fewer.
 const LARGE_BYTES: u64 = 1 << 20;
 
-/// Threads that commit. They end after this is dropped.
-pub struct Committer(Arc<Queue>);
+/// Threads that commit. They end after this is dropped. A forked child has none of them, and one may have held a lock.
+pub struct Committer {
+    queue: Arc<Queue>,
+    /// The generation of forks to which the threads belong.
+    generation: u32,
+}
 
 #[derive(Default)]
 struct Queue {
@@ -37,31 +41,39 @@ impl Committer {
     /// # Errors
     /// [`Error::Internal`] if a thread does not start.
     pub fn start(commit: impl Fn() -> (Result<()>, u64) + Send + Sync + 'static) -> Result<Self> {
-        let (committer, commit) = (Self(Arc::default()), Arc::new(commit));
+        let committer = Self { queue: Arc::default(), generation: fork::generation() };
+        let commit = Arc::new(commit);
         for _ in 0..THREADS {
-            let (queue, commit) = (committer.0.clone(), commit.clone());
+            let (queue, commit) = (committer.queue.clone(), commit.clone());
             let thread = std::thread::Builder::new().name("reverb-commit".into()).spawn(move || queue.run(&*commit));
             thread.map_err(|error| Error::Internal(format!("cannot start a thread: {error}")))?;
         }
         Ok(committer)
     }
 
+    /// Whether the threads belong to this process.
+    pub fn is_ours(&self) -> bool {
+        self.generation == fork::generation()
+    }
+
     /// Calls `kept` with the result of a commit that begins after this call.
     pub fn ask(&self, kept: Kept) {
-        let mut state = self.0.state.lock();
+        let mut state = self.queue.state.lock();
         state.asked.push(kept);
         let wakes = state.asked.len() == 1 && state.may_begin();
         drop(state);
         if wakes {
-            self.0.wake.notify_one();
+            self.queue.wake.notify_one();
         }
     }
 }
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        self.0.state.lock().is_ended = true;
-        self.0.wake.notify_all();
+        if self.is_ours() {
+            self.queue.state.lock().is_ended = true;
+            self.queue.wake.notify_all();
+        }
     }
 }
 

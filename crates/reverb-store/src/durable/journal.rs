@@ -9,7 +9,7 @@ use crate::checkpoint::Durability;
 use crate::effects::{Begin, EffectEncoder};
 use crate::log::{Fence, Log, LogOptions, Payload, Position, Source, Start, remove_from};
 use parking_lot::{Mutex, RwLock};
-use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot, fork};
+use reverb_core::{Confirmation, Effect, Error, Result, TableSnapshot};
 use reverb_service::LogMode;
 use reverb_service::write_ledger::{LedgerState, Ledgers};
 use reverb_service::{EffectsBegin, Journal, Kept, StoreLog, TableBegin, TableHandle, begin_effects};
@@ -27,8 +27,8 @@ pub struct LogJournal {
     log: RwLock<Arc<Log>>,
     notes: Mutex<Notes>,
     repair: Mutex<Repair>,
-    /// The threads for those who are told later, and the generation of forks that has them. Only in [`LogMode::Power`].
-    committer: OnceLock<(u32, Committer)>,
+    /// The threads for those who are told later. Only in [`LogMode::Power`].
+    committer: OnceLock<Committer>,
 }
 
 /// Where the effects come from, and what the epoch has of them. Used by the thread that has the turn to write.
@@ -99,7 +99,7 @@ impl LogJournal {
                 None => (Err(Error::Cancelled("the server was stopped".into())), 0),
             };
             let committer = Committer::start(commit)?;
-            journal.committer.get_or_init(|| (fork::generation(), committer));
+            journal.committer.get_or_init(|| committer);
         }
         tables.iter().for_each(|table| table.set_journal(journal.clone()));
         journal.notes.lock().begin();
@@ -293,8 +293,7 @@ impl Journal for LogJournal {
 
     fn commit_later(&self, kept: Kept) {
         match self.committer.get() {
-            // The threads do not exist in a forked child.
-            Some((generation, committer)) if *generation == fork::generation() => committer.ask(kept),
+            Some(committer) if committer.is_ours() => committer.ask(kept),
             _ => kept(self.commit(Confirmation::Synced)),
         }
     }

@@ -23,7 +23,7 @@ fn start(disk: &CrashDisk, folder: &Folder, boot: usize) -> Result<Server> {
 }
 
 /// Inserts an item of a call, or of a writer.
-async fn insert(table: &TableHandle, key: ItemKey) -> Result<()> {
+pub async fn insert(table: &TableHandle, key: ItemKey) -> Result<()> {
     if key.is_multiple_of(2) {
         return match table.insert(vec![item(key)], here()) {
             Call::Done(result) => result,
