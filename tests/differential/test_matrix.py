@@ -49,8 +49,8 @@ def name_of(value):
     return value if isinstance(value, str) else " ".join(value)
 
 
-# Without what the reference does all alone: that tells nothing of ours, and its `TimestepDataset` fails in 1 of 200 runs
-# with "Sampled trajectory cannot be decomposed into timesteps" on items that are like the others.
+# Without what the reference does all alone. That tells nothing of ours, and its `TimestepDataset` fails in 1 of 200
+# runs, with "Sampled trajectory cannot be decomposed into timesteps", on items that are like the others.
 ROADS = [
     (server, written, reader)
     for server in SIDES
