@@ -5,6 +5,7 @@ use super::counters::{Counting, TimesSampled};
 use super::in_flight::{Flight, InFlight};
 use super::noted::Noted;
 use super::removal::{RemovalCounts, RemovalReason};
+use crate::effect::Confirmation;
 use crate::selector::{AnySelector, Selector};
 use crate::slab::{Entered, Item, MAX_SLOTS, Slab};
 use crate::{NewItem, RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
@@ -164,6 +165,8 @@ impl Table {
                 self.set_priority(slot, item.priority);
                 if self.noted.is_some() {
                     self.note_priorities(vec![(item.key, item.priority)]);
+                    // It is sent again, so it was not confirmed, and may not be synced yet.
+                    self.confirm(Confirmation::Synced);
                 }
                 self.counting.priority_updates += 1;
                 removed.push(item.trajectory);

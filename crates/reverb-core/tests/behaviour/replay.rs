@@ -173,6 +173,8 @@ fn confirmations_are_those_of_the_effects_since_the_last() {
     table.insert(item(1, 1.0), 1, &mut Vec::new());
     assert_eq!(table.take_confirmation(), Confirmation::Synced);
     table.insert(item(1, 2.0), 1, &mut Vec::new());
+    assert_eq!(table.take_confirmation(), Confirmation::Synced, "it may be sent again, because it was not confirmed");
+    table.mutate(&[(1, 3.0)], &[], &mut Vec::new()).unwrap();
     assert_eq!(table.take_confirmation(), Confirmation::Written, "a new priority");
     let drawn = table.sample(0).unwrap();
     assert_eq!(table.take_confirmation(), Confirmation::Nothing);

@@ -45,6 +45,9 @@ fn each_call_has_committed_what_it_did_when_it_returns() {
     table.mutate(&[(1, 4.0)], &[]).unwrap();
     assert_eq!(journal.confirmations(), [Written]);
     assert_eq!(journal.take(), [Told::Priority(1, 4.0)]);
+    done!(table.insert(vec![item(1)], here()));
+    assert_eq!(journal.confirmations(), [Synced], "it is sent again, and may not have been synced");
+    assert_eq!(journal.take(), [Told::Priority(1, item(1).priority)]);
     table.mutate(&[(1, f64::NAN)], &[1]).unwrap_err();
     assert_eq!(journal.take(), []);
     table.mutate(&[], &[2]).unwrap();
