@@ -4,9 +4,7 @@
 //! behind these.
 
 use crate::peer::Inserter;
-use crate::table_handle::{
-    Arrival, Call, InsertTurn, Keeping, KeptLater, TableHandle, Waiting, Writer, waits_for_disk,
-};
+use crate::table_handle::{Answer, Arrival, Call, InsertTurn, Keeping, TableHandle, Waiting, Writer, waits_for_disk};
 use crate::write_ledger::Ledger;
 use reverb_core::Result;
 use std::collections::VecDeque;
@@ -23,7 +21,7 @@ const AT_TABLE: usize = 1024;
 /// Sequence numbers and results of items that are done.
 pub type Done = Vec<(u64, Result<()>)>;
 
-/// The items of one writer that are not in their tables yet.
+/// The items of one writer that are not done.
 #[derive(Debug)]
 pub struct WriteQueue {
     writer: Writer,
@@ -35,7 +33,7 @@ pub struct WriteQueue {
 struct TableQueue {
     table: TableHandle,
     /// The numbers of items that are in the table and are being committed.
-    keeping: VecDeque<(Vec<u64>, KeptLater)>,
+    keeping: VecDeque<(Vec<u64>, Answer<()>)>,
     /// The items that wait for the table, in the order in which it will insert them.
     waiting: VecDeque<(u64, Waiting<()>)>,
     /// The items behind these, which are checked.
@@ -158,7 +156,7 @@ impl WriteQueue {
         let waiting = self.queues.iter().find_map(|queue| queue.waiting.front());
         let keeping = || self.queues.iter().find(|queue| !queue.keeping.is_empty());
         let explain = |(_, waiting): &(u64, Waiting<()>)| waiting.explain();
-        waiting.map(explain).or_else(|| keeping().map(|queue| waits_for_disk(&queue.table)))
+        waiting.map(explain).or_else(|| keeping().map(|queue| waits_for_disk(queue.table.name())))
     }
 
     /// Withdraws all items, the last ones first. Items that are in their tables already are appended to `done`.

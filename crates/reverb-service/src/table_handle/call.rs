@@ -2,9 +2,9 @@
 
 use super::handle::{Ending, TableHandle, closed, outcome};
 use super::long_waits::LongWait;
-use super::requests::{InsertWork, Operation, Reply, Request, TIMED_OUT, Work};
+use super::requests::{Operation, Reply, Request, Work, waits_for_disk};
 use super::state::TableState;
-use super::ticket_queue::Waiter;
+use super::ticket_queue::{Answer, Waiter, answer, forgotten};
 use crate::notice::Notice;
 use crate::peer::Peer;
 use reverb_core::words::counted;
@@ -13,7 +13,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 // limit (Tables): waiting requests of one kind at a table | {} | `ResourceExhaustedError`
 /// Maximum number of waiting inserts, and of waiting draws, at one table. Further requests are refused.
@@ -39,9 +38,7 @@ pub struct Waiting<T: Reply> {
     handle: TableHandle,
     ticket: u64,
     /// `None` once the answer was taken.
-    receiver: Option<Receiver<T>>,
-    /// Whether the request is done, and its effects are being committed.
-    is_done: bool,
+    answer: Option<Answer<T>>,
     /// Set once the wait is long enough to be reported.
     long: Option<LongWait>,
 }
@@ -71,21 +68,21 @@ impl TableHandle {
             state.next_ticket += 1;
             let request = Request { ticket, work, waiter: None, waited: false, is_withdrawn: false };
             W::queue(&mut state.queues).push_back(request);
-            let (mut own, mut receiver, mut failure) = (None::<W>, None, None);
+            let (mut own, mut later, mut failure) = (None::<W>, None, None);
             turn.serve(|state, ended| {
                 if own.is_none() {
                     own = ended.take_own::<W>(ticket);
                     failure = ended.failure.clone();
                 }
-                if own.is_none() && receiver.is_some() {
+                if own.is_none() && later.is_some() {
                     // Another thread may have served it, and answers by the channel.
                     return W::queue(&mut state.queues).get_mut(ticket).is_none();
                 }
                 // Most requests are done before the lock is released. The others need a channel.
                 if own.is_none() {
-                    let (reply, waiting) = oneshot::channel();
-                    state.queues.wait::<W>(ticket, Waiter { reply, peer: peer.clone(), since: Instant::now() });
-                    receiver = Some(waiting);
+                    let (waiter, waiting) = waiter(peer);
+                    state.queues.wait::<W>(ticket, waiter);
+                    later = Some(waiting);
                 }
                 own.is_some()
             });
@@ -94,66 +91,73 @@ impl TableHandle {
             {
                 request.waited = true;
             }
-            Ok((own, ticket, receiver, failure))
+            Ok((own, ticket, later, failure))
         });
-        if ending.keeps_a_task_waiting() {
-            return self.submitted_for_later(submitted, &mut ending, peer);
-        }
-        let kept = ending.finish();
-        match submitted {
-            Err(error) => Call::Done(Err(error)),
-            Ok((Some(work), _, _, failure)) => {
-                work.count(&peer.traffic, self.place());
-                Call::Done(outcome(work, failure.as_deref(), &kept))
-            }
-            Ok((None, ticket, receiver, _)) => Call::Waiting(self.waiting(ticket, receiver, false)),
-        }
+        self.end_submit(submitted, &mut ending, peer)
     }
 
-    /// The end of [`TableHandle::submit`] for a task, which does not wait for the disk.
-    #[inline(never)]
-    fn submitted_for_later<W: Work>(
+    /// Commits what a submitted request has done, or lets the journal do it later, and answers the request if it is done.
+    #[inline(always)]
+    fn end_submit<W: Work>(
         &self,
         submitted: Result<Submitted<W>>,
         ending: &mut Ending<'_>,
         peer: &Arc<Peer>,
     ) -> Call<W::Reply> {
+        let is_kept_later = ending.keeps_a_task_waiting();
+        let kept = if is_kept_later { Ok(()) } else { ending.finish() };
         let call = match submitted {
             Err(error) => Call::Done(Err(error)),
-            Ok((Some(work), ticket, ..)) if W::OPERATION == Operation::Insert => {
-                let (reply, receiver) = oneshot::channel();
-                let waiter = Some(Waiter { reply, peer: peer.clone(), since: Instant::now() });
-                W::ended(&mut ending.ended).push(Request { ticket, work, waiter, waited: false, is_withdrawn: false });
-                Call::Waiting(self.waiting(ticket, Some(receiver), true))
+            // Only inserts confirm something.
+            Ok((Some(work), ticket, ..)) if is_kept_later && W::OPERATION == Operation::Insert => {
+                self.answered_later(work, ticket, ending, peer)
             }
-            // A draw confirms nothing.
             Ok((Some(work), _, _, failure)) => {
                 work.count(&peer.traffic, self.place());
-                Call::Done(outcome(work, failure.as_deref(), &Ok(())))
+                Call::Done(outcome(work, failure.as_deref(), &kept))
             }
-            Ok((None, ticket, receiver, _)) => Call::Waiting(self.waiting(ticket, receiver, false)),
+            Ok((None, ticket, answer, _)) => {
+                Call::Waiting(Waiting { handle: self.clone(), ticket, answer, long: None })
+            }
         };
-        ending.finish_later(drop);
+        if is_kept_later {
+            ending.finish_later(drop);
+        }
         call
     }
 
-    fn waiting<T: Reply>(&self, ticket: u64, receiver: Option<Receiver<T>>, is_done: bool) -> Waiting<T> {
-        Waiting { handle: self.clone(), ticket, receiver, is_done, long: None }
+    /// Lets a request that is done wait for the commit, as those of others do.
+    #[inline(never)]
+    fn answered_later<W: Work>(
+        &self,
+        work: W,
+        ticket: u64,
+        ending: &mut Ending<'_>,
+        peer: &Arc<Peer>,
+    ) -> Call<W::Reply> {
+        let (waiter, answer) = waiter(peer);
+        let waiter = Some(waiter);
+        W::ended(&mut ending.ended).push(Request { ticket, work, waiter, waited: false, is_withdrawn: false });
+        Call::Waiting(Waiting { handle: self.clone(), ticket, answer: Some(answer), long: None })
     }
 }
 
-type Receiver<T> = oneshot::Receiver<Result<T>>;
-
 /// A request that was submitted: it itself if it is done, its ticket, what will tell of its answer if it is not, and why
 /// it is done if it is not complete.
-type Submitted<W> = (Option<W>, u64, Option<Receiver<<W as Work>::Reply>>, Option<Box<Error>>);
+type Submitted<W> = (Option<W>, u64, Option<Answer<<W as Work>::Reply>>, Option<Box<Error>>);
+
+fn waiter<T>(peer: &Arc<Peer>) -> (Waiter<T>, Answer<T>) {
+    let (reply, answer) = answer();
+    (Waiter { reply, peer: peer.clone(), since: Instant::now() }, answer)
+}
 
 impl<T: Reply> Waiting<T> {
     /// Waits for the table, until `deadline` if there is one. After ten seconds, calls `notice` once with the reason,
     /// unless the program has been told of another call that still waits here; and once more when the request is served.
     ///
     /// # Errors
-    /// [`Error::DeadlineExceeded`] if nothing could be done in time, [`Error::Cancelled`] if the table was closed.
+    /// [`Error::DeadlineExceeded`] if nothing could be done in time, or if a disk has not confirmed what was done;
+    /// [`Error::Cancelled`] if the table was closed.
     pub async fn result(mut self, deadline: Option<Instant>, notice: impl Fn(&Notice)) -> Result<T> {
         let begun = Instant::now();
         let (mut notice_at, mut is_told) = (Some(begun + NOTICE_AFTER), false);
@@ -161,18 +165,18 @@ impl<T: Reply> Waiting<T> {
         let tell = |text| notice(&Notice { text, table: handle.name().to_owned(), operation, waited: begun.elapsed() });
         loop {
             let wake = [deadline, notice_at].into_iter().flatten().min();
-            let Some(receiver) = self.receiver.as_mut() else { return Err(forgotten()) };
-            let answer = match wake {
-                None => Some(receiver.await),
-                Some(wake) => tokio::time::timeout_at(wake.into(), receiver).await.ok(),
+            let Some(answer) = self.answer.as_mut() else { return Err(forgotten()) };
+            let answered = match wake {
+                None => Some(answer.await),
+                Some(wake) => tokio::time::timeout_at(wake.into(), answer).await.ok(),
             };
-            if let Some(answer) = answer {
-                self.receiver = None;
-                if is_told && matches!(answer, Ok(Ok(_))) {
+            if let Some(answer) = answered {
+                self.answer = None;
+                if is_told && answer.is_ok() {
                     let (what, waited) = (T::Work::title(handle.name()), begun.elapsed().as_secs_f64());
                     tell(format!("{what} goes on after {waited:.1} s"));
                 }
-                return answer.unwrap_or_else(|_| Err(forgotten()));
+                return answer;
             }
             if deadline.is_some() && wake == deadline {
                 return self.expire().await;
@@ -197,64 +201,60 @@ impl<T: Reply> Waiting<T> {
 
     /// Says what the request waits for.
     pub fn explain(&self) -> String {
-        if self.is_done {
-            return waits_for_disk(&self.handle);
-        }
         self.handle.upkeep(|state| {
+            let is_for_disk = state.waits_for_disk();
             let TableState { table, queues, room, .. } = state;
-            let room = room.as_deref();
+            let (room, name) = (room.as_deref(), self.handle.name());
             match T::Work::queue(queues).get_mut(self.ticket) {
-                Some(request) => request.work.explain(table, room, self.handle.name()),
+                Some(request) => request.work.explain(table, room, name),
+                None if is_for_disk && T::Work::OPERATION == Operation::Insert => waits_for_disk(name),
                 // It was just served.
-                None => T::Work::default().explain(table, room, self.handle.name()),
+                None => T::Work::default().explain(table, room, name),
             }
         })
     }
 
     async fn expire(mut self) -> Result<T> {
         let reason = self.explain();
-        if self.is_done {
-            return Err(Error::DeadlineExceeded(format!("{reason}\n{TIMED_OUT}")));
-        }
         let handle = &self.handle;
         let (withdrawn, kept) = handle.confirmed(|state, _| state.queues.withdraw::<T::Work>(self.ticket));
         if let Some(request) = withdrawn {
             handle.count_ended(&request);
-            self.receiver = None;
+            self.answer = None;
             kept?;
             return request.work.expire(&reason);
         }
-        // The request was just served, and its answer is being sent. The receiver stays in `self`, so that the samples
-        // return to the table if this future is dropped.
-        let Some(receiver) = self.receiver.as_mut() else { return Err(forgotten()) };
-        let answer = receiver.await;
-        self.receiver = None;
-        answer.unwrap_or_else(|_| Err(forgotten()))
+        if T::Work::OPERATION == Operation::Insert && handle.upkeep(|state| state.waits_for_disk()) {
+            return Err(Error::DeadlineExceeded(waits_for_disk(handle.name())));
+        }
+        // The request was just served, and its answer is being sent. It stays in `self`, so that the samples return to
+        // the table if this future is dropped.
+        let Some(answer) = self.answer.as_mut() else { return Err(forgotten()) };
+        let answer = answer.await;
+        self.answer = None;
+        answer
     }
 
     /// Polls for the answer. If it is not there, the task is woken when it is.
     pub fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
-        let Some(receiver) = self.receiver.as_mut() else { return Poll::Ready(Err(forgotten())) };
-        let answer = std::task::ready!(Pin::new(receiver).poll(context));
-        self.receiver = None;
-        Poll::Ready(answer.unwrap_or_else(|_| Err(forgotten())))
+        let Some(answer) = self.answer.as_mut() else { return Poll::Ready(Err(forgotten())) };
+        let answer = std::task::ready!(Pin::new(answer).poll(context));
+        self.answer = None;
+        Poll::Ready(answer)
     }
 
     /// Removes the request from its queue. Returns its result if it was served already.
     pub async fn withdraw(mut self) -> Option<Result<T>> {
-        let receiver = self.receiver.take()?;
+        let answer = self.answer.take()?;
         if self.undo() {
             return None;
         }
-        Some(receiver.await.unwrap_or_else(|_| Err(forgotten())))
+        Some(answer.await)
     }
 
     /// Removes the request from its queue and undoes its effects before later requests are served. Returns false if the
     /// request is not in the queue any more.
     fn undo(&self) -> bool {
-        if self.is_done {
-            return false;
-        }
         let withdrawn = self.handle.change(|state, ended| {
             let mut request = state.queues.withdraw::<T::Work>(self.ticket)?;
             request.work.undo(&mut state.table, &mut ended.removed);
@@ -269,26 +269,13 @@ impl<T: Reply> Waiting<T> {
 
 impl<T: Reply> Drop for Waiting<T> {
     fn drop(&mut self) {
-        let Some(mut receiver) = self.receiver.take() else { return };
+        let Some(answer) = self.answer.take() else { return };
         if self.undo() {
             return;
         }
-        // The request was served. Either the answer is here, or the sender finds the receiver closed and takes it back.
-        receiver.close();
-        if let Ok(Ok(undelivered)) = receiver.try_recv() {
+        // The request was served. Either the answer is here, or its sender takes it back.
+        if let Some(undelivered) = answer.close() {
             self.handle.take_back(undelivered);
         }
     }
-}
-
-/// Says what an insert waits for whose items are in the table.
-pub fn waits_for_disk(handle: &TableHandle) -> String {
-    format!(
-        "{} waits: its items are in the table, and the disk has not confirmed the log yet",
-        InsertWork::title(handle.name())
-    )
-}
-
-fn forgotten() -> Error {
-    Error::Internal("a waiting request was dropped without an answer".into())
 }

@@ -2,15 +2,15 @@
 
 use super::call::Call;
 use super::handle::{TableHandle, now_nanos};
-use super::journal::{self, Keeping, KeptLater};
+use super::journal::{self, Keeping};
 use super::requests::{InsertWork, OPERATIONS_PER_LOCK, OPERATIONS_PER_STEP};
+use super::ticket_queue::answer;
 use super::turns::InsertTurn;
 use crate::decoding::beside_others;
 use crate::peer::{Inserter, Peer};
 use crate::write_ledger::Ledger;
 use reverb_core::{Error, NewItem, Result, Table};
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// An item of a writer.
 #[derive(Debug)]
@@ -126,10 +126,10 @@ impl TableHandle {
         if !ending.keeps_a_task_waiting() {
             return Keeping::Done(ending.finish());
         }
-        let (kept, result) = oneshot::channel();
+        let (reply, result) = answer();
         // A stream that has ended needs no result.
-        ending.finish_later(move |now| drop(kept.send(now)));
-        Keeping::UnderWay(KeptLater(result))
+        ending.finish_later(move |kept| drop(reply.send(kept)));
+        Keeping::UnderWay(result)
     }
 
     /// Checks that the table accepts an item of a writer.

@@ -1,13 +1,11 @@
 //! The journal of a table, which keeps its effects before anybody else hears of them.
 
+use super::ticket_queue::Answer;
 use crate::decoding::beside_others;
 use crate::write_ledger::Ledger;
-use reverb_core::{Confirmation, Effect, Error, NewItem, Result, Table, Trajectory};
+use reverb_core::{Confirmation, Effect, NewItem, Result, Table, Trajectory};
 use std::fmt::Debug;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::sync::oneshot;
 
 /// Keeps the effects of tables. No answer leaves before the effects that it tells of are kept.
 pub trait Journal: Debug + Send + Sync {
@@ -47,18 +45,21 @@ pub type Kept = Box<dyn FnOnce(Result<()>) + Send>;
 /// Those of [`Journal::commit`].
 #[inline(never)]
 pub fn commit(journal: &dyn Journal, confirmation: Confirmation) -> Result<()> {
-    if confirmation == Confirmation::Synced && journal.waits_for_disk() {
+    if waits(journal, confirmation) {
         return beside_others(|| journal.commit(confirmation));
     }
     journal.commit(confirmation)
 }
 
+fn waits(journal: &dyn Journal, confirmation: Confirmation) -> bool {
+    confirmation == Confirmation::Synced && journal.waits_for_disk()
+}
+
 /// Whether the caller is a task that would wait for the disk in this commit, and can be told of the result later.
 #[inline]
 pub fn keeps_a_task_waiting(commit: &Commit) -> bool {
-    commit.as_ref().is_some_and(|(journal, confirmation)| {
-        *confirmation == Confirmation::Synced && journal.waits_for_disk() && tokio::task::try_id().is_some()
-    })
+    let waits = |(journal, confirmation): &(Arc<dyn Journal>, _)| waits(&**journal, *confirmation);
+    commit.as_ref().is_some_and(waits) && tokio::task::try_id().is_some()
 }
 
 /// A commit that may be under way.
@@ -67,21 +68,7 @@ pub enum Keeping {
     /// Its result.
     Done(Result<()>),
     /// What will tell of its result.
-    UnderWay(KeptLater),
-}
-
-/// The result of a commit that is under way.
-#[derive(Debug)]
-pub struct KeptLater(pub(super) oneshot::Receiver<Result<()>>);
-
-impl Future for KeptLater {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.0)
-            .poll(context)
-            .map(|kept| kept.unwrap_or_else(|_| Err(Error::Internal("a commit was dropped without a result".into()))))
-    }
+    UnderWay(Answer<()>),
 }
 
 /// What a turn has to commit before its answers leave. `None` if it has changed nothing that they tell of.

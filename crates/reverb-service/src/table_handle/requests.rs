@@ -24,6 +24,11 @@ pub const OPERATIONS_PER_LOCK: usize = 2 * OPERATIONS_PER_STEP * STEPS_PER_TURN;
 /// What dm-reverb says of a request whose deadline has passed, also of a draw.
 pub const TIMED_OUT: &str = "Rate Limiter: Timeout exceeded before the right to insert was acquired.";
 
+/// Says what an insert into the table with this name waits for whose items are in the table.
+pub fn waits_for_disk(name: &str) -> String {
+    format!("{} waits: its items are in the table, and the disk has not confirmed the log yet", InsertWork::title(name))
+}
+
 /// The kind of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {

@@ -94,6 +94,11 @@ impl TableState {
         (confirmation > Confirmation::Nothing).then(|| (journal.clone(), confirmation))
     }
 
+    /// Whether inserts of tasks are in the table before they are answered.
+    pub fn waits_for_disk(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.waits_for_disk())
+    }
+
     /// Checks that a change which has to be confirmed can be. The end of the table has an error of its own.
     ///
     /// # Errors

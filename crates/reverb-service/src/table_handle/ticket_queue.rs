@@ -1,9 +1,11 @@
 //! Waiting requests in the order of their tickets.
 
 use crate::peer::Peer;
-use reverb_core::Result;
+use reverb_core::{Error, Result};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -30,6 +32,37 @@ pub struct Waiter<T> {
     pub peer: Arc<Peer>,
     /// Time at which the peer began to wait.
     pub since: Instant,
+}
+
+/// What will tell of the answer to a request, or of the result of a commit.
+#[derive(Debug)]
+pub struct Answer<T>(oneshot::Receiver<Result<T>>);
+
+/// Returns what sends an answer, and what will tell of it.
+pub fn answer<T>() -> (oneshot::Sender<Result<T>>, Answer<T>) {
+    let (reply, receiver) = oneshot::channel();
+    (reply, Answer(receiver))
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(forgotten())))
+    }
+}
+
+impl<T> Answer<T> {
+    /// Returns what the answer has brought, if it is there. Otherwise the sender finds that nobody takes it.
+    pub fn close(mut self) -> Option<T> {
+        self.0.close();
+        self.0.try_recv().ok()?.ok()
+    }
+}
+
+/// The error for an answer that never comes.
+pub fn forgotten() -> Error {
+    Error::Internal("a waiting request was dropped without an answer".into())
 }
 
 /// Requests in ascending order of their tickets. A request that is withdrawn is found by a binary search and leaves an

@@ -122,6 +122,7 @@ fn those_who_waited_are_answered_once_what_let_them_go_is_kept() {
         assert_eq!(result_of(&mut full), Poll::Ready(Ok(())));
         assert_eq!(keys(&done!(table.sample(exactly(1), here()))), [3]);
         assert!(result_of(&mut waiting).is_pending());
+        assert!(waiting.explain().contains("the disk has not confirmed"));
         later.keep(&Err(broken()));
         assert_eq!(result_of(&mut waiting), Poll::Ready(Err(broken())));
     });
@@ -137,6 +138,14 @@ fn a_deadline_ends_the_wait_for_the_disk() {
         assert!(matches!(error, Error::DeadlineExceeded(text) if text.contains("the disk has not confirmed")));
         later.keep(&Ok(()));
         assert_eq!(table.with_table(|table| table.len()), 1);
+        let table = queue("table", 1);
+        let later = Later::of(&table);
+        drop(waits!(table.insert(items([1]), here())));
+        let waiting = waits!(table.insert(items([2]), here()));
+        drop(done!(table.sample(exactly(1), here())));
+        let error = waiting.result(Some(Instant::now()), common::silent).await.unwrap_err();
+        assert!(matches!(error, Error::DeadlineExceeded(text) if text.contains("the disk has not confirmed")));
+        later.keep(&Ok(()));
     });
 }
 
