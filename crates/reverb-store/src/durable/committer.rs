@@ -97,15 +97,65 @@ impl Queue {
             }
             state.commits += 1;
             drop(state);
-            let (result, bytes) = commit();
+            // A panic has closed the log, and was reported where it occurred. Here, too, all are told.
+            let panicked = || Error::Internal("a thread panicked while it committed".into());
+            let (result, bytes) = catch_unwind(AssertUnwindSafe(commit)).unwrap_or_else(|_| (Err(panicked()), 0));
             let mut state = self.state.lock();
             state.commits -= 1;
             state.is_large = bytes >= LARGE_BYTES;
             drop(state);
             for kept in asked {
-                // A panic was reported where it occurred. The others are told all the same.
+                // The others are told all the same.
                 let _panicked = catch_unwind(AssertUnwindSafe(|| kept(result.clone())));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn ask(committer: &Committer) -> Receiver<Result<()>> {
+        let (told, result) = channel();
+        committer.ask(Box::new(move |kept| drop(told.send(kept))));
+        result
+    }
+
+    #[test]
+    fn a_panic_in_a_commit_is_told_and_the_next_commits_are_made() {
+        let is_first = AtomicBool::new(true);
+        let commit = move || (if is_first.swap(false, Relaxed) { panic!("the first commit") } else { Ok(()) }, 0);
+        let committer = Committer::start(commit).unwrap();
+        assert!(matches!(ask(&committer).recv(), Ok(Err(Error::Internal(_)))));
+        for _ in 0..2 * THREADS {
+            assert_eq!(ask(&committer).recv(), Ok(Ok(())));
+        }
+    }
+
+    #[test]
+    fn a_panic_of_one_that_is_told_keeps_no_other_from_being_told() {
+        let ((begun, begins), (go_on, goes_on)) = (channel(), channel::<()>());
+        let gate = Mutex::new((begun, goes_on));
+        let wait = move || {
+            let (begun, goes_on) = &*gate.lock();
+            // The test may have ended.
+            let _ended = (begun.send(()), goes_on.recv());
+            (Ok(()), 0)
+        };
+        let committer = Committer::start(wait).unwrap();
+        for _ in 0..2 * THREADS {
+            let first = ask(&committer);
+            begins.recv().unwrap();
+            // These two are a group.
+            committer.ask(Box::new(|_| panic!("one that is told")));
+            let other = ask(&committer);
+            go_on.send(()).unwrap();
+            begins.recv().unwrap();
+            go_on.send(()).unwrap();
+            assert_eq!((first.recv(), other.recv()), (Ok(Ok(())), Ok(Ok(()))));
         }
     }
 }

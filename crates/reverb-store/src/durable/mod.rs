@@ -1,6 +1,6 @@
 //! What keeps the confirmed changes of a server's tables between checkpoints: the log as the journal of tables.
 //!
-//! - `committer.rs`: the thread that commits for tasks.
+//! - `committer.rs`: the threads that commit for tasks.
 //! - `journal.rs`: writes what tables note into the log, begins epochs for checkpoints, and heals a closed log.
 //! - `restart.rs`: repeats a log on restored tables, or sets one aside that cannot be trusted.
 //! - `place.rs`: where the log is.

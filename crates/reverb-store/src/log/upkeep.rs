@@ -43,9 +43,6 @@ fn hint(shared: &Shared) {
     let (begin, end) = (progress.hinted, progress.offset);
     if end - begin >= HINT_BYTES {
         progress.hinted = end;
-        if progress.is_syncing {
-            return;
-        }
         let segment = progress.segment.clone();
         drop(progress);
         segment.begin_sync(begin..end);

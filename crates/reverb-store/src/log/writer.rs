@@ -106,6 +106,7 @@ impl Writer {
         let (mut offset, mut header) = (self.offset, None);
         if !is_first && offset + frame.frame_bytes() > self.segment_bytes {
             self.segment = next_segment()?;
+            self.zeroed = 0;
             (offset, header) = (0, Some(self.header()));
         }
         if self.touched.last().is_none_or(|last| !Arc::ptr_eq(last, &self.segment)) {
@@ -116,10 +117,7 @@ impl Writer {
         let written = offset + header.len() as u64 + frame.frame_bytes();
         // The zeros up to the next frame are there.
         let end = written.next_multiple_of(ALIGNMENT);
-        if offset == 0 {
-            self.zeroed = 0;
-        }
-        let ahead = if end > self.zeroed { self.ahead_of(payload, end) } else { 0 };
+        let ahead = self.ahead_of(payload, end);
         self.segment.write(&mut payload.io_slices(&[header, &encoded], &ZEROS[..ahead]), offset)?;
         self.zeroed = self.zeroed.max(written + ahead as u64);
         self.grown.push((self.segment.name.epoch, end - offset));
@@ -130,13 +128,14 @@ impl Writer {
         }
         Ok(())
     }
-}
 
-impl Writer {
     /// Number of zeros to write behind a frame that ends here.
     fn ahead_of(&self, payload: &Payload, end: u64) -> usize {
-        let room = usize::try_from(self.segment_bytes.saturating_sub(end)).unwrap_or(usize::MAX);
-        if payload.len() < self.ahead_bytes / 8 { self.ahead_bytes.min(room) } else { 0 }
+        if end <= self.zeroed || payload.len() >= self.ahead_bytes / 8 {
+            return 0;
+        }
+        let room = self.segment_bytes.saturating_sub(end);
+        self.ahead_bytes.min(usize::try_from(room).unwrap_or(usize::MAX))
     }
 }
 
