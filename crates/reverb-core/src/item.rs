@@ -57,6 +57,12 @@ impl NewItem {
             _ => false,
         }
     }
+
+    /// Whether both items enter a table with the same priority.
+    pub(crate) fn has_priority_of(&self, other: &NewItem) -> bool {
+        let are_given = self.priority == other.priority && self.takes_largest == other.takes_largest;
+        are_given && (!self.takes_largest || self.others == other.others)
+    }
 }
 
 /// An item of a table, as it was when the caller asked for it.

@@ -1,7 +1,7 @@
 //! Whether a table can take an item.
 
 use super::contents::Table;
-use crate::{Error, LargestSeen, NewItem, Result, Trajectory};
+use crate::{Error, NewItem, Result, Trajectory};
 
 impl Table {
     /// Checks that both selectors can take the priority.
@@ -56,20 +56,15 @@ impl Table {
     /// # Errors
     /// The errors of [`Table::check_item`]; then no item may be inserted.
     pub fn check_items(&self, items: &[NewItem]) -> std::result::Result<(), (usize, Error)> {
-        let mut before: Option<&NewItem> = None;
-        for (index, item) in items.iter().enumerate() {
-            let is_alike = before.is_some_and(|before| before.is_like(item));
-            if is_alike {
-                fn priority(item: &NewItem) -> (f64, bool, Option<&LargestSeen>) {
-                    (item.priority, item.takes_largest, item.others.as_deref())
-                }
-                if before.is_none_or(|before| priority(before) != priority(item)) {
-                    self.check_new_priority(item).map_err(|error| (index, error))?;
-                }
-            } else {
-                self.check_item(item).map_err(|error| (index, error))?;
+        let Some(mut before) = items.first() else { return Ok(()) };
+        self.check_item(before).map_err(|error| (0, error))?;
+        for (index, item) in items.iter().enumerate().skip(1) {
+            let is_alike = before.is_like(item);
+            if !(is_alike && before.has_priority_of(item)) {
+                let checked = if is_alike { self.check_new_priority(item) } else { self.check_item(item) };
+                checked.map_err(|error| (index, error))?;
             }
-            before = Some(item);
+            before = item;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use super::counters::{Counting, TimesSampled};
 use super::in_flight::{Flight, InFlight};
 use super::noted::Noted;
 use super::removal::{RemovalCounts, RemovalReason};
-use crate::effect::Confirmation;
 use crate::selector::{AnySelector, Selector};
 use crate::slab::{Entered, Item, MAX_SLOTS, Slab};
 use crate::{NewItem, RateLimiter, Result, SelectorKind, TableUsage, Trajectory};
@@ -164,9 +163,7 @@ impl Table {
             Err(slot) => {
                 self.set_priority(slot, item.priority);
                 if self.noted.is_some() {
-                    self.note_priorities(vec![(item.key, item.priority)]);
-                    // It is sent again, so it was not confirmed, and may not be synced yet.
-                    self.confirm(Confirmation::Synced);
+                    self.note_sent_again(&item);
                 }
                 self.counting.priority_updates += 1;
                 removed.push(item.trajectory);
@@ -174,7 +171,7 @@ impl Table {
             }
         };
         if self.noted.is_some() {
-            self.note_insert(&item, inserted_at, oldest);
+            self.note_insert(&item, inserted_at, entered.slot, oldest.is_some());
         }
         if oldest.is_some() {
             self.replace(entered, item, inserted_at, removed);

@@ -145,9 +145,9 @@ impl Table {
         }
     }
 
-    /// Notes that an item enters the table, and that it replaces the one in a slot.
+    /// Notes that an item enters a slot of the table, and whether it replaces the one there.
     #[cold]
-    pub(super) fn note_insert(&mut self, item: &NewItem, inserted_at: u64, replaced: Option<u32>) {
+    pub(super) fn note_insert(&mut self, item: &NewItem, inserted_at: u64, slot: u32, replaces: bool) {
         let &NewItem { key, priority, times_sampled, ref trajectory, .. } = item;
         let trajectory = trajectory.clone();
         self.note(Effect::Put(ItemView { key, priority, times_sampled, inserted_at, trajectory }));
@@ -156,7 +156,7 @@ impl Table {
         {
             noted.contested.insert(key);
         }
-        if let Some(slot) = replaced {
+        if replaces {
             self.note_gone(Flight::at(self.slab.get(slot)), RemovalReason::MaxSize);
         }
     }
@@ -167,6 +167,13 @@ impl Table {
         let Flight { key, inserted_at } = item;
         self.note(Effect::Gone { key, inserted_at, reason });
         self.in_flight.unmark_unreceived(item);
+    }
+
+    /// Notes the insert of an item that is there. It is sent again, so it was not confirmed, and may not be synced yet.
+    #[cold]
+    pub(super) fn note_sent_again(&mut self, item: &NewItem) {
+        self.note_priorities(vec![(item.key, item.priority)]);
+        self.confirm(Confirmation::Synced);
     }
 
     /// Notes that items of the table have new priorities.

@@ -52,7 +52,9 @@ impl TableHandle {
         peer: &Arc<Peer>,
         begin: impl FnOnce(&mut TableState, &mut W) -> Result<()>,
     ) -> Call<W::Reply> {
-        let (submitted, mut ending) = self.begin_turn(|turn| {
+        let mut ending = self.ending();
+        let mut submitted = Submitted::<W> { ticket: 0, own: None, later: None, failure: None };
+        let begun = ending.begin(|turn| {
             let state = &mut *turn.state;
             begin(state, &mut work)?;
             if state.closed {
@@ -68,11 +70,11 @@ impl TableHandle {
             state.next_ticket += 1;
             let request = Request { ticket, work, waiter: None, waited: false, is_withdrawn: false };
             W::queue(&mut state.queues).push_back(request);
-            let (mut own, mut later, mut failure) = (None::<W>, None, None);
+            let Submitted { own, later, failure, .. } = &mut submitted;
             turn.serve(|state, ended| {
                 if own.is_none() {
-                    own = ended.take_own::<W>(ticket);
-                    failure = ended.failure.clone();
+                    *own = ended.take_own::<W>(ticket);
+                    *failure = ended.failure.clone();
                 }
                 if own.is_none() && later.is_some() {
                     // Another thread may have served it, and answers by the channel.
@@ -82,7 +84,7 @@ impl TableHandle {
                 if own.is_none() {
                     let (waiter, waiting) = waiter(peer);
                     state.queues.wait::<W>(ticket, waiter);
-                    later = Some(waiting);
+                    *later = Some(waiting);
                 }
                 own.is_some()
             });
@@ -91,34 +93,35 @@ impl TableHandle {
             {
                 request.waited = true;
             }
-            Ok((own, ticket, later, failure))
+            submitted.ticket = ticket;
+            Ok(())
         });
-        self.end_submit(submitted, &mut ending, peer)
+        self.end_submit(begun, submitted, &mut ending, peer)
     }
 
     /// Commits what a submitted request has done, or lets the journal do it later, and answers the request if it is done.
     #[inline(always)]
     fn end_submit<W: Work>(
         &self,
-        submitted: Result<Submitted<W>>,
+        begun: Result<()>,
+        submitted: Submitted<W>,
         ending: &mut Ending<'_>,
         peer: &Arc<Peer>,
     ) -> Call<W::Reply> {
         let is_kept_later = ending.keeps_a_task_waiting();
         let kept = if is_kept_later { Ok(()) } else { ending.finish() };
-        let call = match submitted {
-            Err(error) => Call::Done(Err(error)),
+        let Submitted { ticket, own, later, failure } = submitted;
+        let call = match (begun, own) {
+            (Err(error), _) => Call::Done(Err(error)),
             // Only inserts confirm something.
-            Ok((Some(work), ticket, ..)) if is_kept_later && W::OPERATION == Operation::Insert => {
+            (Ok(()), Some(work)) if is_kept_later && W::OPERATION == Operation::Insert => {
                 self.answered_later(work, ticket, ending, peer)
             }
-            Ok((Some(work), _, _, failure)) => {
+            (Ok(()), Some(work)) => {
                 work.count(&peer.traffic, self.place());
                 Call::Done(outcome(work, failure.as_deref(), &kept))
             }
-            Ok((None, ticket, answer, _)) => {
-                Call::Waiting(Waiting { handle: self.clone(), ticket, answer, long: None })
-            }
+            (Ok(()), None) => Call::Waiting(Waiting { handle: self.clone(), ticket, answer: later, long: None }),
         };
         if is_kept_later {
             ending.finish_later(drop);
@@ -142,9 +145,16 @@ impl TableHandle {
     }
 }
 
-/// A request that was submitted: it itself if it is done, its ticket, what will tell of its answer if it is not, and why
-/// it is done if it is not complete.
-type Submitted<W> = (Option<W>, u64, Option<Answer<<W as Work>::Reply>>, Option<Box<Error>>);
+/// What has become of a request that was submitted.
+struct Submitted<W: Work> {
+    ticket: u64,
+    /// The request itself, if it is done.
+    own: Option<W>,
+    /// What will tell of its answer, if it is not done.
+    later: Option<Answer<W::Reply>>,
+    /// Why it is done if it is not complete.
+    failure: Option<Box<Error>>,
+}
 
 fn waiter<T>(peer: &Arc<Peer>) -> (Waiter<T>, Answer<T>) {
     let (reply, answer) = answer();

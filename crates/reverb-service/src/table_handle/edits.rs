@@ -141,7 +141,7 @@ impl TableHandle {
             self.give_back(std::mem::take(&mut request.work.drawn));
         }
         let ((), _kept) = self.turn(|turn| {
-            turn.ended = Ended { inserts, samples, failure: Some(Box::new(closed())), ..Ended::default() }
+            *turn.ended = Ended { inserts, samples, failure: Some(Box::new(closed())), ..Ended::default() }
         });
     }
 

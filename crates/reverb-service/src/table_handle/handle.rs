@@ -50,14 +50,13 @@ pub(super) struct SharedTable {
 pub(super) struct Turn<'a> {
     handle: &'a TableHandle,
     pub state: MutexGuard<'a, TableState>,
-    pub ended: Ended,
-    /// The first error of the commits of earlier parts.
-    kept: Result<()>,
+    pub ended: &'a mut Ended,
+    /// See [`Ending`].
+    kept: &'a mut Result<()>,
 }
 
-/// The end of a turn, without the lock: what leaves the table once the effects of the turn are committed. The caller
-/// finishes it once. It stays where it is, since moves of so much are calls of memcpy.
-#[must_use]
+/// What leaves a table at the end of a turn, without the lock, once the effects of the turn are committed. The caller
+/// begins it and finishes it once. It stays where it is, since moves of so much are calls of memcpy.
 pub(super) struct Ending<'a> {
     handle: &'a TableHandle,
     pub ended: Ended,
@@ -192,25 +191,22 @@ impl TableHandle {
     /// result is the error of the commit, for a caller that confirms something.
     #[inline(always)]
     pub(super) fn turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Result<()>) {
-        let (own, mut ending) = self.begin_turn(work);
+        let mut ending = self.ending();
+        let own = ending.begin(work);
         (own, ending.finish())
     }
 
-    /// Makes the first part of a turn, and returns the rest of it.
+    /// Returns the end of a turn that has not begun.
     #[inline(always)]
-    pub(super) fn begin_turn<T>(&self, work: impl FnOnce(&mut Turn<'_>) -> T) -> (T, Ending<'_>) {
-        let mut turn = Turn { handle: self, state: self.0.state.lock(), ended: Ended::default(), kept: Ok(()) };
-        let own = work(&mut turn);
-        let commit = turn.state.commit();
-        drop(turn.state);
-        (own, Ending { handle: self, ended: turn.ended, commit, kept: turn.kept })
+    pub(super) fn ending(&self) -> Ending<'_> {
+        Ending { handle: self, ended: Ended::default(), commit: None, kept: Ok(()) }
     }
 
     /// Makes a turn that serves the requests which can proceed after `change`. `change` makes at most
     /// [`OPERATIONS_PER_LOCK`] changes. The second result is as that of [`TableHandle::turn`].
     pub(super) fn confirmed<T>(&self, change: impl FnOnce(&mut TableState, &mut Ended) -> T) -> (T, Result<()>) {
         self.turn(|turn| {
-            let result = change(&mut turn.state, &mut turn.ended);
+            let result = change(&mut turn.state, turn.ended);
             turn.serve(|_, _| true);
             result
         })
@@ -224,7 +220,10 @@ impl TableHandle {
     /// The one door for answers. Called without the lock. The caller drops the data that left the table afterwards.
     #[inline(always)]
     fn finish(&self, ended: &mut Ended, commit: Commit) -> Result<()> {
-        let kept = commit.map_or(Ok(()), |(journal, confirmation)| journal::commit(&*journal, confirmation));
+        let kept = match commit {
+            None => Ok(()),
+            Some((journal, confirmation)) => journal::commit(&*journal, confirmation),
+        };
         // Mostly nobody waits.
         if !(ended.inserts.is_empty() && ended.samples.is_empty()) {
             self.answer_all(ended, &kept);
@@ -282,6 +281,18 @@ impl TableHandle {
 }
 
 impl Ending<'_> {
+    /// Makes the first part of the turn, under the lock.
+    #[inline(always)]
+    pub fn begin<T>(&mut self, work: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        let Self { handle, ended, kept, .. } = self;
+        let mut turn = Turn { handle, state: handle.0.state.lock(), ended, kept };
+        let own = work(&mut turn);
+        let commit = turn.state.commit();
+        drop(turn.state);
+        self.commit = commit;
+        own
+    }
+
     /// Whether the caller is a task that [`Ending::finish`] would keep waiting for the disk.
     #[inline]
     pub fn keeps_a_task_waiting(&self) -> bool {
@@ -321,8 +332,8 @@ impl Turn<'_> {
     pub fn serve(&mut self, mut settle: impl FnMut(&mut TableState, &mut Ended) -> bool) {
         let now = now_nanos();
         loop {
-            let has_more = self.state.take_turn(now, &mut self.ended);
-            let is_done = settle(&mut self.state, &mut self.ended);
+            let has_more = self.state.take_turn(now, self.ended);
+            let is_done = settle(&mut self.state, self.ended);
             if !has_more || (is_done && self.state.servers > 0) {
                 break;
             }
@@ -340,9 +351,9 @@ impl Turn<'_> {
         let Self { handle, state, ended, .. } = self;
         let commit = state.commit();
         state.servers += 1;
-        let kept = MutexGuard::unlocked_fair(state, || handle.finish(&mut std::mem::take(ended), commit));
+        let kept = MutexGuard::unlocked_fair(state, || handle.finish(&mut std::mem::take(*ended), commit));
         state.servers -= 1;
-        self.kept = std::mem::replace(&mut self.kept, Ok(())).and(kept);
+        *self.kept = std::mem::replace(self.kept, Ok(())).and(kept);
     }
 }
 

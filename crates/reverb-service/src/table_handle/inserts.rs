@@ -92,7 +92,8 @@ impl TableHandle {
     ) -> Keeping {
         let before = items.len();
         let removed = Vec::with_capacity(before.min(OPERATIONS_PER_STEP));
-        let ((), mut ending) = self.begin_turn(|turn| {
+        let mut ending = self.ending();
+        ending.begin(|turn| {
             let state = &mut *turn.state;
             turn.ended.removed = removed;
             // What is refused has its error from `insert_arrival`.

@@ -49,14 +49,19 @@ pub struct WaitClock {
 }
 
 impl WaitClock {
+    #[inline(always)]
     fn set(&mut self, waits: bool) {
-        match (self.since, waits) {
-            (None, true) => self.since = Some(Instant::now()),
-            (Some(since), false) => {
-                self.total += since.elapsed();
-                self.since = None;
-            }
-            _ => {}
+        if self.since.is_some() != waits {
+            self.switch(waits);
+        }
+    }
+
+    #[cold]
+    fn switch(&mut self, waits: bool) {
+        match self.since.take() {
+            None if waits => self.since = Some(Instant::now()),
+            None => {}
+            Some(since) => self.total += since.elapsed(),
         }
     }
 
