@@ -189,6 +189,9 @@ class Checkpointer:
     def plan(self, tables: Sequence[Table]) -> _Plan:
         """What a server with these tables would load. Reads no items, and changes nothing."""
 
+    def plan_log(self, path: str | os.PathLike[str] | None, *, is_durable: bool) -> tuple[int, int, int] | None:
+        """As `checkpoint_verify_log`, for the log that a server would replay after this checkpoint."""
+
 @final
 class CheckpointReader:
     """The items of a checkpoint, in memory."""

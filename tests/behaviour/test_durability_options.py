@@ -15,6 +15,8 @@ from reverb.data.durability import as_durability
 
 COMMAND = [sys.executable, "-c", "from reverb.cli import main; main()"]
 MIB = 1 << 20
+# The exit status of commands that find damage.
+DAMAGED = 3
 
 
 def serve(checkpointer=None, **options):
@@ -181,3 +183,41 @@ def test_the_command_says_that_a_durability_needs_a_path(file):
     status, text = checked(file, "--durability", "process")
     assert status != 0
     assert "--checkpoint-path" in text
+
+
+def test_check_says_what_becomes_of_the_log(file, tmp_path):
+    folder = tmp_path / "kept"
+    with serve(reverb.checkpointers.DefaultCheckpointer(folder), durability="process") as server:
+        server.localhost_client().insert([1.0], {"table": 1.0})
+    file.write_text(file.read_text().replace("tables.queue", "tables.table"))
+    before = contents(folder)
+    status, text = checked(file, "--durability", "process")
+    assert status == 0, text
+    assert_line("It would load the newest checkpoint", text)
+    assert_line("It would replay the log after it, [1-9] groups of changes in", text)
+    # Without a durability, nothing would replay what is confirmed.
+    status, text = checked(file)
+    assert status == DAMAGED
+    assert "has confirmed changes that are in no checkpoint that is loaded" in text
+    assert contents(folder) == before
+
+
+def test_check_says_that_a_damaged_log_would_be_refused_or_set_aside(file, tmp_path):
+    folder = tmp_path / "kept"
+    with serve(reverb.checkpointers.DefaultCheckpointer(folder), durability="process"):
+        pass
+    file.write_text(file.read_text().replace("tables.queue", "tables.table"))
+    for log in folder.glob("*.rvlog"):
+        log.write_bytes(bytes(100))
+    before = contents(folder)
+    status, text = checked(file, "--durability", "process")
+    assert status == DAMAGED
+    assert "--accept-loss" in text
+    status, text = checked(file, "--durability", "process", "--accept-loss")
+    assert status == 0, text
+    assert_line(f"It would set the log aside, and lose what is in it: .*{folder}", text)
+    assert contents(folder) == before
+
+
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}

@@ -12,6 +12,7 @@ use reverb_formats::definitions::info_bytes;
 use reverb_store::checkpoint::{
     self, CheckpointOptions, CheckpointReader as CoreReader, LoadOptions, SizeLimit, Summary,
 };
+use reverb_store::log::Recovered;
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,6 +72,15 @@ impl Checkpointer {
             .into_iter()
             .map(|table| (table.saved_name, table.name, table.items, table.options.map(options)));
         Ok((plan.path, plan.damaged, planned.collect()))
+    }
+
+    /// Reads the log that a server would repeat after this checkpoint: as `checkpoint_verify_log`. None if it would repeat
+    /// none.
+    #[pyo3(signature = (path, *, is_durable))]
+    fn plan_log(&self, py: Python<'_>, path: Option<PathBuf>, is_durable: bool) -> PyReverbResult<Option<LogCounts>> {
+        let options = self.options.clone();
+        let log = wait(py, blocking(move || checkpoint::plan_log(&options, path.as_deref(), is_durable)))?;
+        Ok(log.map(counts))
     }
 }
 
@@ -172,9 +182,16 @@ pub fn checkpoint_verify(py: Python<'_>, path: PathBuf, limit_bytes: Option<u64>
 /// Reads and checks the log after a checkpoint: the number of its frames with changes, their bytes, and those that a crash
 /// has torn. None if the checkpoint names no log.
 #[pyfunction]
-pub fn checkpoint_verify_log(py: Python<'_>, path: PathBuf) -> PyReverbResult<Option<(u64, u64, u64)>> {
+pub fn checkpoint_verify_log(py: Python<'_>, path: PathBuf) -> PyReverbResult<Option<LogCounts>> {
     let log = wait(py, blocking(move || checkpoint::verify_log(&path)))?;
-    Ok(log.map(|log| (log.frames, log.bytes, log.torn_bytes)))
+    Ok(log.map(counts))
+}
+
+/// Number of frames with changes, their bytes, and those that a crash has torn.
+type LogCounts = (u64, u64, u64);
+
+fn counts(log: Recovered) -> LogCounts {
+    (log.frames, log.bytes, log.torn_bytes)
 }
 
 fn limit_of(limit_bytes: Option<u64>) -> SizeLimit {

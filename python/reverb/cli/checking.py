@@ -68,6 +68,11 @@ def _checkpoint_notes(restored: Restored, checkpointer: FileCheckpointer) -> Ite
     else:
         newest = "newest " if os.path.dirname(restored.path) == path and checkpointer.load_path is None else ""
         yield f"It would load the {newest}checkpoint, {restored.path} (`reverb checkpoint verify` reads its items)."
+    if restored.log is not None:
+        groups, size = restored.log
+        yield f"It would replay the log after it, {groups:,} groups of changes in {output.human_bytes(size)}."
+    if restored.lost is not None:
+        yield f"It would set the log aside, and lose what is in it: {restored.lost}"
     for name in restored.left_out:
         yield f"It would not load table {name} of that checkpoint, and the next checkpoint would be without it."
 

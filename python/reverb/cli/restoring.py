@@ -47,12 +47,16 @@ class Restored:
       tables: Number of items and options of each table by its name on the server. A number that is not known without
         reading the items is None.
       left_out: Names of tables of the checkpoint that would not be loaded.
+      log: Number of groups of changes and of bytes of the log that would be replayed; None if there is none.
+      lost: Why a log would be set aside, as `accept_loss` allows; None if none would be.
     """
 
     path: str | None
     damaged: list[str]
     tables: dict[str, tuple[int | None, list[TableOption]]]
     left_out: list[str]
+    log: tuple[int, int] | None = None
+    lost: str | None = None
 
 
 def checkpointer_of(settings: Settings) -> FileCheckpointer | None:
@@ -67,12 +71,12 @@ def checkpointer_of(settings: Settings) -> FileCheckpointer | None:
 
 
 def plan(tables: Sequence[Table], settings: Settings, checkpointer: FileCheckpointer | None) -> Restored:
-    """What would be loaded into the tables of the file. Changes nothing, and reads no items.
+    """What would be loaded into the tables of the file. Changes nothing, and reads no items of checkpoints.
 
     Raises:
       ValueError: The folder cannot be written to, there is no checkpoint at `load_path`, or the file and the checkpoint
         contradict each other. The error names the file and the key.
-      DataLossError: There are checkpoints, but all of them are damaged.
+      DataLossError: There are checkpoints, but all of them are damaged; or the log would be refused.
     """
     if checkpointer is None:
         return Restored(None, [], {}, [])
@@ -97,7 +101,15 @@ def plan(tables: Sequence[Table], settings: Settings, checkpointer: FileCheckpoi
         for option in known[name][1]:
             if option.name in _FIXED and option.served != option.in_file:
                 raise ValueError(_of_fixed_option(settings, str(path), name, option))
-    return Restored(None if path is None else os.fspath(path), damaged, known, left_out)
+    log, lost = None, None
+    try:
+        counts = internal.plan_log(path, is_durable=settings.values["durability"] is not None)
+        log = counts and counts[:2]
+    except errors.DataLossError as error:
+        if not settings.values["accept_loss"]:
+            raise
+        lost = str(error)
+    return Restored(None if path is None else os.fspath(path), damaged, known, left_out, log, lost)
 
 
 def _check_writable(settings: Settings, path: str) -> None:

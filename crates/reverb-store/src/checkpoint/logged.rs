@@ -4,9 +4,9 @@ use super::definition::{Merged, changeable};
 use super::options::{CheckpointOptions, Definitions};
 use super::restore::{Loaded, LoadedTable, find};
 use super::{folder, load};
-use crate::disk::Disk;
-use crate::durable::{LeftOver, LogPlace, Repeated, Target, repeat};
-use crate::log::{Fence, Id, Start};
+use crate::disk::{Disk, RealDisk};
+use crate::durable::{self, LeftOver, LogPlace, Repeated, Target, repeat};
+use crate::log::{Fence, Id, Recovered, Start};
 use reverb_core::published_room::Tally;
 use reverb_core::{Error, Replay, Result, Table, TableChanges, TableConfig};
 use reverb_service::TableHandle;
@@ -76,8 +76,7 @@ pub fn restart(
     let mut until = None;
     let (restart, made, repeated) = loop {
         let loaded = load()?;
-        let is_own = |loaded: &&Loaded| options.load.path.is_none() && loaded.path.parent() == Some(&options.root);
-        let from = loaded.as_ref().filter(is_own).and_then(|loaded| loaded.log);
+        let from = loaded.as_ref().filter(|loaded| options.is_own(&loaded.path)).and_then(|loaded| loaded.log);
         let mut restart = Restart::new(loaded, here)?;
         let target = Target { tables: &mut restart.replays, find: &find, ledgers: &restart.ledgers, until };
         let repeated = repeat((place, &fence), from, target, options.accept_loss)?;
@@ -103,6 +102,19 @@ pub fn restart(
     repeated_ledgers.states().iter().try_for_each(|state| ledgers.restore(state))?;
     tables.iter().zip(restored).for_each(|(handle, (table, tally))| handle.restore(table, &tally));
     Ok(Restarted { path, fence, start, left_over, must_save })
+}
+
+/// Reads the log that a server with these options would repeat after this checkpoint, and changes nothing. `None` if it
+/// would repeat none.
+///
+/// # Errors
+/// [`Error::DataLoss`], naming the files, if the server would refuse it; [`Error::Storage`] if a file cannot be read.
+pub fn plan_log(options: &CheckpointOptions, path: Option<&Path>, is_durable: bool) -> Result<Option<Recovered>> {
+    let disk = Arc::new(RealDisk);
+    let sidecar = path.map(|path| load::read_tables(&*disk, path)).transpose()?.and_then(|(_, sidecar)| sidecar);
+    let log = sidecar.and_then(|sidecar| sidecar.log).map(|log| log.position()).transpose()?;
+    let from = if is_durable { log.filter(|_| path.is_some_and(|path| options.is_own(path))) } else { log };
+    durable::plan(&LogPlace::new(disk, options.root.clone()), from, is_durable)
 }
 
 /// Returns the oldest epoch of a log from which a checkpoint in a folder may have to be loaded: not one of the `damaged`

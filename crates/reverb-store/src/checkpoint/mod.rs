@@ -35,6 +35,7 @@ mod status;
 pub use checkpointer::Checkpointer;
 pub use definition::OptionTexts;
 pub use load::SizeLimit;
+pub use logged::plan_log;
 pub use options::{CheckpointOptions, Definitions, Durability, LoadOptions};
 pub use reader::{CheckpointBatch, CheckpointReader, Summary, list, verify, verify_log};
 pub use restore::{Plan, PlannedTable};

@@ -70,6 +70,13 @@ pub enum Definitions {
     Here,
 }
 
+impl CheckpointOptions {
+    /// Whether a checkpoint is one of the server, whose log is beside it.
+    pub fn is_own(&self, checkpoint: &Path) -> bool {
+        self.load.path.is_none() && checkpoint.parent() == Some(&self.root)
+    }
+}
+
 impl LoadOptions {
     /// Returns the name on the server of a table in the checkpoint. `None` if it is not to be loaded.
     pub(super) fn target_name<'a>(&'a self, saved: &'a str) -> Option<&'a str> {

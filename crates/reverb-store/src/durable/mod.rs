@@ -15,4 +15,4 @@ mod restart;
 
 pub use journal::LogJournal;
 pub use place::LogPlace;
-pub use restart::{LeftOver, Repeated, Target, check, left_over, repeat};
+pub use restart::{LeftOver, Repeated, Target, check, left_over, plan, repeat};

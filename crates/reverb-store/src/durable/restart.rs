@@ -76,8 +76,26 @@ pub fn repeat(
         Err(Error::DataLoss(why)) if accept_loss => {
             Ok(Repeated { start: Start::fresh(), is_new: true, left_over: Some(LeftOver::Damaged(why)), broken_at })
         }
-        Err(Error::DataLoss(why)) => Err(Error::DataLoss(format!("{why}. {ACCEPT_LOSS}"))),
-        Err(error) => Err(error),
+        Err(error) => Err(or_accept_loss(error)),
+    }
+}
+
+fn or_accept_loss(error: Error) -> Error {
+    match error {
+        Error::DataLoss(why) => Error::DataLoss(format!("{why}. {ACCEPT_LOSS}")),
+        error => error,
+    }
+}
+
+/// Reads the log that a server would repeat which loads a checkpoint with this position, and changes nothing. `None` if it
+/// would repeat none.
+///
+/// # Errors
+/// Those for which [`repeat`] and [`left_over`] refuse the log as it is, without the loss being accepted.
+pub fn plan(place: &LogPlace, from: Option<Position>, is_durable: bool) -> Result<Option<Recovered>> {
+    match from {
+        Some(from) if is_durable => check(&*place.disk, &place.folder, from).map(Some).map_err(or_accept_loss),
+        _ => left_over(place, from, false).map(|_| None),
     }
 }
 
