@@ -1,6 +1,6 @@
 //! Tables of a cluster whose shards keep the ratio of inserts and samples together.
 
-use crate::common::cluster::{client, client_of, shards, soon};
+use crate::common::cluster::{client, client_of, shard_of, shards, soon};
 use crate::common::cluster_writer::{ClusterWriter, WriterOf};
 use crate::common::faucet::Faucet;
 use crate::common::test_shard::TestShard;
@@ -390,4 +390,31 @@ async fn a_table_that_keeps_no_ratio_has_no_room() {
     assert!(ended(&servers[0], vec![first]).await.is_none());
     done!(tables[0].insert(items(0..100), here()));
     client.receive(&draw("table", 50), soon()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_another_cluster_at_the_address_of_a_lost_shard_keeps_its_own_ratio() {
+    let tables = [table(1.0, -20.0, 40.0), table(1.0, -20.0, 40.0)];
+    let mut servers = shards(&tables);
+    let cluster = client_of(&servers);
+    begin(&cluster).await;
+    let port = servers[1].port();
+    drop(servers.pop());
+    let own = table(1.0, -20.0, 40.0);
+    let stranger = shard_of("other", 1, &own, Some(port));
+    let its_client = Client::new(&addresses(&stranger)[0]);
+    let inserting = Instant::now();
+    // The client tries the address again meanwhile.
+    while inserting.elapsed() < Duration::from_secs(1) {
+        let _waits = cluster.insert(rows("table", &[1]), Some(Instant::now() + Duration::from_millis(100))).await;
+    }
+    let text = loop {
+        match its_client.insert(rows("table", &[1]), briefly()).await {
+            Ok(_) => {}
+            Err(Error::DeadlineExceeded(text)) => break text,
+            Err(error) => panic!("{error:?}"),
+        }
+    };
+    assert!(!text.contains("all shards together"), "{text}");
+    assert_eq!(own.with_table(Table::totals), (40, 0));
 }

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+/// A shard, with its address.
+pub type First = OnceLock<(Arc<str>, Shard)>;
+
 /// What a client was told of its cluster, and what it has learnt.
 #[derive(Debug)]
 pub struct Cluster {
@@ -18,7 +21,7 @@ pub struct Cluster {
     /// The limiters that the shards keep together.
     pub rooms: Rooms,
     /// A shard of the cluster, with its address: the first that was seen while all servers agreed on the cluster.
-    pub first: OnceLock<(Arc<str>, Shard)>,
+    pub first: Arc<First>,
     known: Mutex<Known>,
 }
 
@@ -72,7 +75,8 @@ struct Known {
 impl Cluster {
     /// Makes what is known before the first round.
     pub fn new(options: ClusterOptions) -> Self {
-        Self { options, rooms: Rooms::default(), first: OnceLock::new(), known: Mutex::default() }
+        let first = Arc::<First>::default();
+        Self { options, rooms: Rooms::new(first.clone()), first, known: Mutex::default() }
     }
 
     /// Returns the counts so far.

@@ -109,7 +109,7 @@ pub fn check_shards(found: &PeerRoads) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if it is none, or if it is of another cluster than the first.
-fn check<'a>(peer: &str, road: &'a Road, first: Option<&(Arc<str>, Shard)>) -> Result<&'a Shard> {
+pub fn check<'a>(peer: &str, road: &'a Road, first: Option<&(Arc<str>, Shard)>) -> Result<&'a Shard> {
     let shard = road.shard().ok_or_else(|| {
         Error::invalid(format!("expected shards of a cluster, but the server at {peer} is none; start it as a shard"))
     })?;

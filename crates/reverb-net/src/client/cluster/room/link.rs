@@ -1,6 +1,7 @@
 //! The streams of a client to all shards for one table.
 
 use super::super::super::connect::{CONNECT_TIME, attempt};
+use super::super::sorted::check;
 use super::ask::Attach;
 use super::member::{Reached, RoomMember};
 use crate::replay_v1::client::Session;
@@ -68,7 +69,7 @@ async fn link(room: &Arc<RoomMember>, endpoint: &Endpoint, address: &str) -> Res
     let session = Session::default();
     let late = |_| Error::Unavailable("the shard does not answer".into());
     let road = timeout(CONNECT_TIME, attempt(endpoint, &session)).await.map_err(late)??;
-    let shard = road.shard().ok_or_else(|| Error::Unavailable("the server is no shard of a cluster".into()))?.id;
+    let shard = check(address, &road, room.first.get())?.id;
     room.note(address, Some(shard), Reached::Connected);
     let _late = timeout(FOUND_WITHIN, room.all_reached(false)).await;
     let (requests, receiver) = mpsc::channel(QUEUE);

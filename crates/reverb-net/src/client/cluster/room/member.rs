@@ -1,5 +1,6 @@
 //! What a client knows of the limiter of one table, and whom it is attached to.
 
+use super::super::known::First;
 use crate::replay_v1::proto::{self as replay, SumsRequest};
 use crate::replay_v1::wire::room_message_to_wire;
 use crate::transport::address::Endpoint;
@@ -30,6 +31,8 @@ pub struct RoomMember {
     pub table: String,
     /// The number of the client as a learner.
     pub learner: u64,
+    /// A shard of the cluster. Servers of others are passed over.
+    pub first: Arc<First>,
     made: Instant,
     generation: u32,
     /// Whether a call has waited for the first answers of all shards.
@@ -138,10 +141,11 @@ fn remove_chosen(chosen: &mut Vec<Chosen>, shard: u32, count: u64) -> u64 {
 }
 
 impl RoomMember {
-    pub fn new(table: &str) -> Self {
+    pub fn new(table: &str, first: Arc<First>) -> Self {
         Self {
             table: table.to_owned(),
             learner: random_key(),
+            first,
             made: Instant::now(),
             generation: fork::generation(),
             has_begun: AtomicBool::new(false),
@@ -424,7 +428,7 @@ mod tests {
     }
 
     fn room(addresses: &[&str]) -> RoomMember {
-        let room = RoomMember::new("table");
+        let room = RoomMember::new("table", Arc::default());
         room.set_endpoints(addresses.iter().map(|address| Endpoint::from(*address)).collect());
         room
     }

@@ -1,6 +1,7 @@
 //! The limiters that the shards of a cluster keep together, by the names of their tables.
 
 use super::super::super::road::Road;
+use super::super::known::First;
 use super::ask::KeepsRatio;
 use super::link::{ASK_AGAIN, keep};
 use super::member::{RoomMember, RoomUse};
@@ -22,6 +23,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What a client knows of the limiters of its cluster.
 #[derive(Debug, Default)]
 pub struct Rooms {
+    /// A shard of the cluster, once it is known.
+    first: Arc<First>,
     known: Mutex<HashMap<String, Known>>,
     /// Tells the thread of new rooms. Its end is the end of the thread.
     thread: Mutex<Option<mpsc::UnboundedSender<Arc<RoomMember>>>>,
@@ -36,6 +39,11 @@ enum Known {
 }
 
 impl Rooms {
+    /// Makes those of a cluster whose first shard will be known there.
+    pub fn new(first: Arc<First>) -> Self {
+        Self { first, ..Self::default() }
+    }
+
     /// Begins to use the limiter of a table, if the shards keep a ratio together: asks one of the roads if that is not
     /// known yet. The first calls wait, but no longer than `patience`, until all shards have answered.
     ///
@@ -88,7 +96,7 @@ impl Rooms {
         if let Some(Known::Room(room, _)) = known.get(table) {
             return Ok(room.clone());
         }
-        let room = Arc::new(RoomMember::new(table));
+        let room = Arc::new(RoomMember::new(table, self.first.clone()));
         let mut thread = self.thread.lock();
         if thread.is_none() {
             *thread = Some(start()?);
