@@ -137,8 +137,8 @@ class Round:
         self.clients.wait_for_work()
         time.sleep(self._random.uniform(0.0, LONGEST_S))
         while True:
-            self.clients.server_ends()
-            self._server.kill()
+            with self.clients.server_ends():
+                self._server.kill()
             confirmed = self.clients.confirmed()
             copy = self._folder.with_name("copy")
             # Segments are made ahead, so they are mostly holes.
@@ -156,8 +156,8 @@ class Round:
     def finish(self):
         """Ends the clients, and checks that all is there which they have confirmed. Returns their counts."""
         self.clients.finish()
-        self.clients.server_ends()
-        self._server.kill()
+        with self.clients.server_ends():
+            self._server.kill()
         self.clients.check(self.clients.confirmed(), Found(self._folder))
         return self.clients.counts()
 

@@ -4,6 +4,7 @@ A client notes what it attempts before a call, and what was confirmed after it. 
 """
 
 import collections
+import contextlib
 import itertools
 import random
 import threading
@@ -46,7 +47,10 @@ def last_of(steps):
 
 
 class Servers:
-    """Which server process there is, counted by kills."""
+    """Which server process there is, counted by kills. Each counts twice: before it, and when the process has ended.
+
+    So what a server gives between the first count and its end has a number of its own, and no other server confirms it.
+    """
 
     def __init__(self):
         self.number = 0
@@ -401,8 +405,11 @@ class Clients:
         before = [one.steps for one in busy]
         self._wait(lambda: all(one.steps > steps for one, steps in zip(busy, before, strict=True)))
 
+    @contextlib.contextmanager
     def server_ends(self):
-        """Notes that the server process will be killed now."""
+        """Notes that the server process will be killed, and then that it was."""
+        self._servers.number += 1
+        yield
         self._servers.number += 1
 
     def wait_for_readers(self):
