@@ -12,8 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from reverb.cli import top_parts as parts
+from reverb.cli.cluster_observing import ClusterObservation, Shard
 from reverb.cli.observing import Observation
 from reverb.cli.top_view import ORDERS, View
+from reverb.errors import UnavailableError
 
 HOSTILE = "evil\x1b[31m\u202e[bold]表"
 SENTENCE = "the queue is full (200 of 200 items); 1 more sample until an insert may go"
@@ -166,6 +168,56 @@ def test_a_screen_fits_the_terminal(width, height):
             assert any("table_0" in line for line in lines)
             shown = sum("table_" in line for line in lines)
             assert any("more tables" in line for line in lines) == (shown < 30)
+
+
+def cluster(*looks, missing=()):
+    shards = [Shard(f"there:{number}", number, look) for number, look in enumerate(looks)]
+    lost = [Shard(address, None, error=UnavailableError(f"no server at {address}: refused")) for address in missing]
+    return ClusterObservation([*lost, *shards])
+
+
+@pytest.mark.parametrize("width", [1, 40, 80, 160])
+@pytest.mark.parametrize("height", [2, 12, 24, 100])
+def test_a_screen_of_a_cluster_fits_the_terminal(width, height):
+    seen = cluster(everything(5), everything(5), missing=["there:8"])
+    lines = rendered(View(seen, "there:8000", note=" q quit "), width, height)
+    assert len(lines) == height
+    assert max(map(cell_len, lines)) <= width
+    if height >= 12 and width >= 40:
+        assert any("table" in line and "shard" in line for line in lines)
+        assert any("more rows" in line for line in lines) == (height < 100)
+
+
+def test_the_sums_of_a_cluster_lead_its_shards_in_each_order():
+    looks = [seen([table(0, "a", 1.0), table(1, "b", 2.0)]), seen([table(0, "b", 0.5), table(1, "a", 3.0)])]
+    rows = rendered(View(cluster(*looks), "there:8000", [name for name, _ in ORDERS].index("inserts/s")))
+    shown = [line.split()[:2] for line in rows if "/100" in line or "/200" in line]
+    assert shown == [[name, shard] for name in "ab" for shard in ("all", "0", "1")]
+    assert next(line for line in rows if line.startswith("a ")).split()[2:5] == ["██░░░░░░", "50/200", "0"]
+
+
+def test_the_facts_of_a_cluster_are_those_that_differ_and_sums():
+    log = {"mode": "power", "size_bytes": 2048, "sync_age_seconds": 0.0, "is_disk_low": False, "failure": "no room"}
+    looks = [seen([table(0)]), seen([table(0)], version="0.2.0", started_at=990.0, state="loading")]
+    looks[0].verdict = {"level": "good", "line": "Flowing"}
+    looks[0].checkpoints = {**looks[0].checkpoints, "checkpoints": []}
+    looks[1].checkpoints = {**looks[1].checkpoints, "log": log}
+    text = "\n".join(rendered(View(cluster(*looks, missing=["there:8"]), "there:8000")))
+    for part in (
+        "shard 1: Stalled 12 s: nobody samples games",
+        "there:8 is missing: refused",
+        "reverb 0.1.0, 0.2.0 · 2 of 3 shards · shard 1 loading · up 10 s to 16 min 40 s",
+        "memory 6.0 GiB · 4 connections",
+        "no checkpoint of shard 0",
+        "logs 2.0 KiB",
+        "shard 1 log closed",
+        "learner.py (host:8) was lost 10 s ago",
+    ):
+        assert part in text, part
+    assert text.count("learner.py") == 1
+    assert "pid" not in text
+    looks[0].checkpoints = {**looks[0].checkpoints, "checkpoints": [{"saved_at": 0.0, "size_bytes": 1}]}
+    assert "oldest checkpoint 16 min 40 s ago, shard 0" in "\n".join(rendered(View(cluster(*looks), "there:8000")))
 
 
 def test_what_waits_stays_on_a_small_screen():

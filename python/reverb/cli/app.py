@@ -225,6 +225,8 @@ def info(
 def top(address: Address, timeout: Timeout = 10.0) -> None:
     """Watch a server: tables, rates, rate limiters, the busiest clients, and the calls that have waited longest.
 
+    Of a cluster, show the sums of each table, its shards one by one, and which shards are missing.
+
     Keys: `q` quits, `s` sorts the tables, `c` and `w` hide or show clients and waits, `p` pauses. In a pipe, print one
     screen as text.
     """

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from reverb import _binding
@@ -16,6 +16,7 @@ KEPT = 60
 _COUNTS = ("inserts", "samples", "receive_bytes", "transmit_bytes")
 
 _Seen = TypeVar("_Seen")
+_Figure = TypeVar("_Figure", int, float)
 
 
 @dataclasses.dataclass
@@ -40,6 +41,11 @@ class Observation:
     left: list[dict[str, Any]]
     checkpoints: dict[str, Any]
     verdict: dict[str, Any]
+
+    @property
+    def now(self) -> float:
+        """When the server was asked, by its clock, as the times of those that left."""
+        return float(self.server["now"])
 
 
 class Observer:
@@ -92,6 +98,12 @@ def at_intervals(interval: float, look: Callable[[], _Seen]) -> Iterator[_Seen]:
         began = time.monotonic()
         yield look()
         time.sleep(max(0.0, began + interval - time.monotonic()))
+
+
+def total(figures: Iterable[_Figure | None]) -> _Figure | None:
+    """The sum of a figure over tables or servers; None if one of them does not tell it."""
+    known = list(figures)
+    return None if None in known else sum(filter(None, known))
 
 
 def _add_rates(seen: Observation, before: Observation | None) -> None:

@@ -1,6 +1,6 @@
 """`reverb info --stat`: a line a second, for a look at the load and for grep."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from reverb import _binding, errors
@@ -67,9 +67,9 @@ def _observed(seen: observing.Observation, table: str | None) -> dict[str, Any]:
     clients = {client["name"] or client["id"] for client in seen.clients}
     return {
         "items": sum(each["items"] for each in tables),
-        "bytes": _total(each["bytes"] for each in tables),
+        "bytes": observing.total(each["bytes"] for each in tables),
         "clients": len(clients),
-        "blocked": _total(each[waiting]["count"] for each in tables for waiting in _WAITING),
+        "blocked": observing.total(each[waiting]["count"] for each in tables for waiting in _WAITING),
         "inserts": sum(each["inserts"] for each in tables),
         "samples": sum(each["samples"] for each in tables),
         "connections": seen.server["connections"],
@@ -81,19 +81,13 @@ def _described(infos: Mapping[str, TableInfo], table: str | None) -> dict[str, A
     tables = [Look(info) for info in _named(infos, table)]
     return {
         "items": sum(each.info.current_size for each in tables),
-        "bytes": _total(each.info.bytes for each in tables),
+        "bytes": observing.total(each.info.bytes for each in tables),
         "clients": None,
-        "blocked": _total(getattr(each.info, waiting) for each in tables for waiting in _WAITING),
+        "blocked": observing.total(getattr(each.info, waiting) for each in tables for waiting in _WAITING),
         "inserts": sum(each.inserts for each in tables),
         "samples": sum(each.samples for each in tables),
         "connections": None,
     }
-
-
-def _total(figures: Iterable[int | None]) -> int | None:
-    """The sum of a figure over tables; None if the server does not tell it."""
-    known = list(figures)
-    return None if None in known else sum(filter(None, known))
 
 
 def _named(tables: Mapping[str, _Table], name: str | None) -> list[_Table]:

@@ -1,4 +1,4 @@
-"""`reverb top`: a screen about a server that is drawn anew each second, in the terminal's alternate screen."""
+"""`reverb top`: a screen about servers that is drawn anew each second, in the terminal's alternate screen."""
 
 import contextlib
 import os
@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.live import Live
 
 from reverb._shutdown import ExitOnSigterm
+from reverb.cli.cluster_observing import ClusterObservation, ClusterObserver
 from reverb.cli.observing import Observation, Observer
 from reverb.cli.top_view import ORDERS, View
 from reverb.data.endpoint import Endpoint
@@ -23,14 +24,17 @@ from reverb.data.endpoint import Endpoint
 _PERIOD_S = 1.0
 # How often keys and the size of the terminal are looked at.
 _TURN_S = 0.1
+# What looks at a server or at a cluster, and what it sees.
+_Observer: TypeAlias = Observer | ClusterObserver
+_Seen: TypeAlias = Observation | ClusterObservation
 # Width of the text in a pipe, unless COLUMNS says it. Nothing is cut then.
 _PIPE_WIDTH = 240
 
 
 def show(endpoint: Endpoint, timeout: float) -> None:
-    """Shows a server until `q` or Ctrl-C, or prints one screen if the output is not a terminal."""
+    """Shows a server or a cluster until `q` or Ctrl-C, or prints one screen if the output is not a terminal."""
     console = Console()
-    observer = Observer(endpoint)
+    observer = Observer(endpoint) if endpoint.cluster is None else ClusterObserver(endpoint)
     first = observer.look(timeout)
     if not console.is_terminal or console.is_dumb_terminal:
         time.sleep(_PERIOD_S)
@@ -49,13 +53,13 @@ class _Screen:
 
     Args:
       console: Terminal that shows the tables and reads the keys.
-      observer: What looks at the server.
+      observer: What looks at the server or at the cluster.
       first: The first look.
       address: Address of the server, as the user gave it.
       timeout: Seconds to wait for each look.
     """
 
-    def __init__(self, console: Console, observer: Observer, first: Observation, address: str, timeout: float) -> None:
+    def __init__(self, console: Console, observer: _Observer, first: _Seen, address: str, timeout: float) -> None:
         self._console = console
         self._looks = _Looks(observer, timeout)
         self._view = View(first, address, note="")
@@ -67,7 +71,7 @@ class _Screen:
         """Draws until a key ends it.
 
         Raises:
-          UnavailableError, DeadlineExceededError: The server was lost. The terminal has been restored.
+          UnavailableError, DeadlineExceededError: The server was lost, or all shards. The terminal has been restored.
         """
         before = signal.signal(signal.SIGTSTP, self._suspend)
         try:
@@ -128,15 +132,15 @@ class _Looks:
     """Looks once a period on a thread of its own, so that keys are heard while a server is slow to answer.
 
     Args:
-      observer: What looks at the server.
+      observer: What looks at the server or at the cluster.
       timeout: Seconds to wait for each look.
     """
 
-    def __init__(self, observer: Observer, timeout: float) -> None:
-        self._seen: queue.SimpleQueue[Observation | Exception] = queue.SimpleQueue()
+    def __init__(self, observer: _Observer, timeout: float) -> None:
+        self._seen: queue.SimpleQueue[_Seen | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._run, args=(observer, timeout), name="reverb-top", daemon=True).start()
 
-    def _run(self, observer: Observer, timeout: float) -> None:
+    def _run(self, observer: _Observer, timeout: float) -> None:
         due = time.monotonic()
         while True:
             due = max(due + _PERIOD_S, time.monotonic())
@@ -147,11 +151,11 @@ class _Looks:
                 self._seen.put(error)
                 return
 
-    def take(self) -> Observation | None:
+    def take(self) -> _Seen | None:
         """Returns the newest look since the last call, or None.
 
         Raises:
-          UnavailableError, DeadlineExceededError: The server was lost.
+          UnavailableError, DeadlineExceededError: The server was lost, or all shards.
         """
         newest = None
         with contextlib.suppress(queue.Empty):

@@ -134,3 +134,8 @@ def seconds(number: float | None) -> str:
 def traffic(per_second: float | None) -> str:
     """A number of bytes a second."""
     return "" if per_second is None else f"{output.human_bytes(per_second)}/s"
+
+
+def shards(labels: Sequence[str]) -> str:
+    """Shards of a cluster, by their ids: `shard 2`, `shards 0, 3`."""
+    return f"shard{'' if len(labels) == 1 else 's'} {', '.join(labels)}"

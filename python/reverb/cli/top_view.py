@@ -8,8 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from reverb.cli import output
+from reverb.cli import output, top_head
 from reverb.cli import top_parts as parts
+from reverb.cli.cluster_observing import ClusterObservation
 from reverb.cli.observing import KEPT, Observation
 from reverb.logging.escaping import escaped
 
@@ -30,7 +31,7 @@ _BAR = 8
 # Cells of a spark line, and the number of rates in each: a minute in all.
 _SPARK = 12
 _EACH = KEPT // _SPARK
-_HEAD, _ALARM, _FAINT = "bold", "red", "dim"
+_HEAD, _FAINT = "bold", "dim"
 # How clients left, as the middle of a line, and the number of those that are shown.
 _LEFT = {"closed": "left", "lost": "was lost", "stopped": "stopped answering"}
 _SHOWN_LEFT = 3
@@ -60,15 +61,15 @@ class View:
     """One screen.
 
     Attributes:
-      seen: What the server says.
-      address: Its address, as the user gave it.
+      seen: What the server says, or the shards of a cluster.
+      address: Address of the server, as the user gave it.
       order: Index into ORDERS.
       has_clients: Whether the busiest clients are shown.
       has_waits: Whether the longest waits are shown.
       note: A line about the state of the display; None outside of a terminal, where nothing is cut at the bottom.
     """
 
-    seen: Observation
+    seen: Observation | ClusterObservation
     address: str
     order: int = 0
     has_clients: bool = True
@@ -86,9 +87,7 @@ class View:
             yield line
 
     def _lines(self, console: Console, width: int, height: int | None, glyphs: parts.Glyphs) -> list[Text]:
-        verdict = Text(escaped(self.seen.verdict["line"]), style=output.LEVELS[self.seen.verdict["level"]])
-        head = list(verdict.wrap(console, max(24, width), overflow="fold"))
-        head += _flow(_facts(self.seen, self.address, glyphs), width, glyphs.between)
+        head = top_head.lines(self.seen, self.address, console, width, glyphs)
         tables = self._tables(width, glyphs)
         clients = self._clients(width, glyphs) if self.has_clients else []
         waits = self._waits(console, width) if self.has_waits else []
@@ -101,7 +100,8 @@ class View:
         spare = room - 1 - min(len(tables), 4)
         waits_room = _share(len(waits), min(spare, max(5, room // 3)))
         clients_room = _share(len(clients), min(spare - waits_room, max(5, room // 4)))
-        tables = _fitted(tables, room - 1 - waits_room - clients_room, "tables")
+        rows = "rows" if isinstance(self.seen, ClusterObservation) else "tables"
+        tables = _fitted(tables, room - 1 - waits_room - clients_room, rows)
         spare = room - 1 - len(tables)
         waits = waits[: max(0, _share(len(waits), spare - clients_room) - 1)]
         spare -= len(waits) + 1 if waits else 0
@@ -120,7 +120,11 @@ class View:
         tables.sort(key=lambda table: min(2, len(levels) - 1 - levels.index(table["progress"]["level"])))
         if not tables:
             return [Text("no tables")]
-        return list(_grid(_table_columns(glyphs), tables, width, glyphs))
+        columns = _table_columns(glyphs)
+        if isinstance(self.seen, ClusterObservation):
+            columns.insert(1, _Column("shard", lambda table: escaped(table["shard"]), 10))
+            tables = [row for table in tables for row in (table, *table["shards"])]
+        return list(_grid(columns, tables, width, glyphs))
 
     def _clients(self, width: int, glyphs: parts.Glyphs) -> list[Text]:
         def busy(client: dict[str, Any]) -> Any:
@@ -132,7 +136,7 @@ class View:
         if len(clients) > _CLIENTS:
             lines.append(Text(f"{len(clients) - _CLIENTS} more clients", style=_FAINT))
         for left in self.seen.left[:_SHOWN_LEFT]:
-            ago = parts.seconds(max(0.0, self.seen.server["now"] - left["at"]))
+            ago = parts.seconds(max(0.0, self.seen.now - left["at"]))
             lines.append(Text(f"{escaped(left['name'])} {_LEFT[left['how']]} {ago} ago", style=_FAINT))
         return lines
 
@@ -142,6 +146,9 @@ class View:
         lines = [Text("waiting", style=_HEAD)]
         for wait in self.seen.waits:
             who = escaped(wait["client_name"] or wait["address"] or wait["transport"])
+            # Of a cluster.
+            if "at" in wait:
+                who += escaped(f" at {parts.shards(wait['at'])}")
             text = Text(f"{parts.seconds(wait['seconds']):>9}  {who}: {escaped(wait['reason'])}")
             # A sentence is never cut: it goes on below its beginning.
             wrapped = text.wrap(console, max(24, width), overflow="fold")
@@ -154,58 +161,6 @@ class View:
         for line in lines:
             line.rstrip()
         return lines
-
-
-def _facts(seen: Observation, address: str, glyphs: parts.Glyphs) -> Iterator[Text]:
-    server = seen.server
-    yield Text(escaped(f"reverb {server['version']}"), style=_HEAD)
-    yield Text(escaped(f"{server['hostname'] or address} pid {server['pid']}"))
-    if server["state"] != "serving":
-        yield Text(escaped(server["state"]), style=_ALARM)
-    yield Text(f"up {parts.seconds(max(0.0, server['now'] - server['started_at']))}")
-    if server["resident_bytes"] is not None:
-        yield Text(f"memory {output.human_bytes(server['resident_bytes'])}")
-    number = server["connections"]
-    yield Text(f"{number:,} connection{'' if number == 1 else 's'}")
-    yield Text(escaped(f"gRPC {', '.join(server['addresses']) or '-'}"))
-    yield Text(escaped(f"page {server['dashboard_url'] or 'off'}"))
-    yield _checkpoint(seen)
-    # Servers of earlier versions say nothing of it.
-    if log := seen.checkpoints.get("log"):
-        yield _log(log)
-
-
-def _checkpoint(seen: Observation) -> Text:
-    store, now = seen.checkpoints, seen.server["now"]
-    if store["saving"] is not None:
-        return Text(f"checkpoint saving for {parts.seconds(max(0.0, now - store['saving']['since']))}")
-    if not store["checkpoints"]:
-        return Text("no checkpoint")
-    newest = store["checkpoints"][0]
-    age = parts.seconds(max(0.0, now - newest["saved_at"]))
-    return Text(f"checkpoint {age} ago, {output.human_bytes(newest['size_bytes'])}")
-
-
-def _log(log: dict[str, Any]) -> Text:
-    low = ", too little free space" if log["is_disk_low"] else ""
-    # The verdict says why.
-    if log["failure"] is not None:
-        return Text(f"log closed{low}", style=_ALARM)
-    age = log["sync_age_seconds"]
-    synced = f"unsynced for {parts.seconds(age)}" if age else "all synced"
-    return Text(escaped(f"log ({log['mode']}) {output.human_bytes(log['size_bytes'])}, {synced}{low}"))
-
-
-def _flow(facts: Iterator[Text], width: int, between: str) -> list[Text]:
-    """Facts in lines that are filled as far as they fit."""
-    lines: list[Text] = []
-    for fact in facts:
-        if lines and lines[-1].cell_len + len(between) + fact.cell_len <= width:
-            lines[-1].append(between, style=_FAINT).append_text(fact)
-        else:
-            # A base style would apply to what is appended.
-            lines.append(Text().append_text(fact))
-    return lines
 
 
 def _share(lines: int, room: int) -> int:
@@ -286,6 +241,10 @@ def _table_columns(glyphs: parts.Glyphs) -> list[_Column]:
     def speed(name: str) -> Callable[[dict[str, Any]], str]:
         return lambda table: parts.rate(table[name])
 
+    def limiter(table: dict[str, Any]) -> str:
+        # The sums over shards have none.
+        return parts.strip(table["limiter"], table["items"], glyphs) if table["limiter"] else ""
+
     def level(table: dict[str, Any]) -> str:
         return output.LEVELS[table["progress"]["level"]] if _waiting(table) else ""
 
@@ -306,7 +265,7 @@ def _table_columns(glyphs: parts.Glyphs) -> list[_Column]:
         columns.append(_Column("", history(per_second), 4, is_left=True, style=lambda table: "cyan"))
     return [
         *columns,
-        _Column("limiter", lambda table: parts.strip(table["limiter"], table["items"], glyphs), 6, True, level),
+        _Column("limiter", limiter, 6, True, level),
         _Column("waits", _waiting, 7, True, level),
     ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-__all__ = ["as_address", "with_shard"]
+__all__ = ["as_address", "each_address", "with_shard"]
 
 _TLS = "grpcs://"
 _ALWAYS_TCP = ("ipv4:", "ipv6:")
@@ -38,6 +38,12 @@ def as_address(addresses: object) -> str:
     return start + ",".join(address.removeprefix(start) for address in each)
 
 
+def each_address(address: str) -> list[str]:
+    """The address of each shard of a cluster that was named by a list of them."""
+    start = _start(address)
+    return [start + one for one in address.removeprefix(start).split(",")]
+
+
 def with_shard(address: str, added: object) -> str:
     """The address of a cluster with another shard; the same address if it has that one.
 
@@ -49,10 +55,9 @@ def with_shard(address: str, added: object) -> str:
         raise TypeError(f"address: expected the address of a shard, host:port, got {added!r} ({type(added).__name__})")
     if _split(address)[1].startswith("dns:"):
         raise ValueError(f"the shards of {address} are the addresses of that name: add the shard there")
-    start = _start(address)
-    listed = [start + one for one in address.removeprefix(start).split(",")]
+    listed = each_address(address)
     # The others say whether it is over TLS, and whether always over TCP.
-    new = _like(start, added)
+    new = _like(_start(address), added)
     return address if new in listed else as_address([*listed, new])
 
 
