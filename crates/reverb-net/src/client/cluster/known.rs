@@ -1,5 +1,6 @@
 //! What a client knows of its cluster from earlier rounds.
 
+use super::first::First;
 use super::room::Rooms;
 use crate::client::join::{Asking, ends_now};
 use crate::replay_v1::proto::Shard;
@@ -8,10 +9,7 @@ use parking_lot::Mutex;
 use reverb_core::{Error, Race};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
-
-/// A shard, with its address.
-pub type First = OnceLock<(Arc<str>, Shard)>;
+use std::sync::Arc;
 
 /// What a client was told of its cluster, and what it has learnt.
 #[derive(Debug)]

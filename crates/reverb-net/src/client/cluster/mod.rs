@@ -12,6 +12,7 @@
 //!
 //! [`Lack`]: sums::Lack
 
+mod first;
 mod gathered;
 mod known;
 mod listed;

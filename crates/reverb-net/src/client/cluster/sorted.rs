@@ -1,5 +1,6 @@
 //! The shards that take part, and those that are missing.
 
+use super::first::check;
 use super::known::Cluster;
 use crate::client::road::{PeerRoads, Road};
 use crate::replay_v1::proto::Shard;
@@ -103,26 +104,6 @@ pub fn check_shards(found: &PeerRoads) -> Result<()> {
         first.get_or_insert_with(|| (peer.clone(), shard.clone()));
     }
     Ok(())
-}
-
-/// Returns the shard that a server is.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] if it is none, or if it is of another cluster than the first.
-pub fn check<'a>(peer: &str, road: &'a Road, first: Option<&(Arc<str>, Shard)>) -> Result<&'a Shard> {
-    let shard = road.shard().ok_or_else(|| {
-        Error::invalid(format!("expected shards of a cluster, but the server at {peer} is none; start it as a shard"))
-    })?;
-    match first {
-        Some((other, of)) if (&of.cluster, of.max_shards) != (&shard.cluster, shard.max_shards) => {
-            Err(Error::invalid(format!(
-                "expected shards of one cluster, but {peer} is shard {} of cluster `{}` for {} shards, and {other} is shard \
-                 {} of cluster `{}` for {} shards",
-                shard.id, shard.cluster, shard.max_shards, of.id, of.cluster, of.max_shards
-            )))
-        }
-        _ => Ok(shard),
-    }
 }
 
 fn refuse(cluster: &Cluster, older: &Member, newer: &str) {

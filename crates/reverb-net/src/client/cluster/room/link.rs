@@ -1,7 +1,7 @@
 //! The streams of a client to all shards for one table.
 
 use super::super::super::connect::{CONNECT_TIME, attempt};
-use super::super::sorted::check;
+use super::super::first::check;
 use super::ask::Attach;
 use super::member::{Reached, RoomMember};
 use crate::replay_v1::client::Session;

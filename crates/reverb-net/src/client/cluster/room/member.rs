@@ -1,6 +1,6 @@
 //! What a client knows of the limiter of one table, and whom it is attached to.
 
-use super::super::known::First;
+use super::super::first::First;
 use crate::replay_v1::proto::{self as replay, SumsRequest};
 use crate::replay_v1::wire::room_message_to_wire;
 use crate::transport::address::Endpoint;

@@ -1,7 +1,7 @@
 //! The limiters that the shards of a cluster keep together, by the names of their tables.
 
 use super::super::super::road::Road;
-use super::super::known::First;
+use super::super::first::First;
 use super::ask::KeepsRatio;
 use super::link::{ASK_AGAIN, keep};
 use super::member::{RoomMember, RoomUse};
