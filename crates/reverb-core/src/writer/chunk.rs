@@ -149,12 +149,26 @@ impl Strings {
 
 #[derive(Debug)]
 struct OpenRows {
-    /// The numbers, arranged as in a full chunk.
+    /// The numbers, arranged as in a full chunk. Of a chunk of one row, as far as they were put.
     data: Vec<u8>,
     /// The strings by index of the column; empty for a column of numbers.
     strings: Vec<Strings>,
     rows: u32,
     steps: StepRange,
+}
+
+impl OpenRows {
+    /// Puts the values of a row and a column at their place.
+    fn put(&mut self, start: usize, values: &[u8]) {
+        match self.data.get_mut(start..start + values.len()) {
+            Some(place) => place.copy_from_slice(values),
+            // Only what lies between columns is zeroed.
+            None => {
+                self.data.resize(start, 0);
+                self.data.extend_from_slice(values);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -203,7 +217,13 @@ impl WriterChunk {
     pub fn open(template: Arc<ChunkTemplate>, episode: EpisodeId, dropped: DroppedChunks) -> Self {
         let strings =
             if template.has_strings { template.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
-        let open = OpenRows { data: vec![0; template.size_bytes], strings, rows: 0, steps: StepRange::default() };
+        // One row fills it from the front. More write into each column by turns.
+        let data = if template.max_rows == 1 && !template.has_strings {
+            Vec::with_capacity(template.size_bytes)
+        } else {
+            vec![0; template.size_bytes]
+        };
+        let open = OpenRows { data, strings, rows: 0, steps: StepRange::default() };
         let state = Mutex::new(ChunkState { rows: Vec::new(), body: Body::Open(open) });
         let is_final = AtomicBool::new(template.compressor.is_none());
         Self { key: random_key(), template, episode, state, is_final, is_sent: AtomicBool::new(false), dropped }
@@ -223,8 +243,7 @@ impl WriterChunk {
             if column.dtype == DType::String {
                 open.strings[index].push(value.bytes, column.elements);
             } else {
-                let start = column.offset + row as usize * column.row_bytes;
-                open.data[start..start + column.row_bytes].copy_from_slice(value.bytes);
+                open.put(column.offset + row as usize * column.row_bytes, value.bytes);
             }
         }
         open.steps = match row {
@@ -375,6 +394,7 @@ impl WriterChunk {
             return data;
         }
         let mut data = std::mem::take(&mut open.data);
+        data.resize(self.template.size_bytes, 0);
         if open.rows < self.template.max_rows {
             let mut end = 0;
             for (to, from) in columns {
