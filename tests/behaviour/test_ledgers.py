@@ -7,6 +7,7 @@ them to the next server (docs/architecture.md).
 
 import pathlib
 import socket
+import time
 
 import pytest
 from behaviour_support import Proxy, eventually, program
@@ -135,6 +136,8 @@ def test_items_of_a_checkpoint_outlive_a_killed_server(road, tmp_path):
         _, saved, counts = workers.check_checkpoint(is_near=False)
         workers.deliver_more()
         server.kill()
+    # Without a server, nothing more is confirmed; writers note meanwhile what was before the kill.
+    time.sleep(1.0)
     confirmed = set(workers.confirmed)
     with program(SERVER, HERE, tmp_path, port) as server:
         assert tuple(map(int, server.line().split()[2:])) == counts
