@@ -69,7 +69,9 @@ async fn link(room: &Arc<RoomMember>, endpoint: &Endpoint, address: &str) -> Res
     let session = Session::default();
     let late = |_| Error::Unavailable("the shard does not answer".into());
     let road = timeout(CONNECT_TIME, attempt(endpoint, &session)).await.map_err(late)??;
-    let shard = check(address, &road, room.first.get())?.id;
+    // It is passed over. It may have got the address of a lost shard, and must not hide the others.
+    let stranger = |error: Error| Error::Unavailable(error.to_string());
+    let shard = check(address, &road, room.first.get()).map_err(stranger)?.id;
     room.note(address, Some(shard), Reached::Connected);
     let _late = timeout(FOUND_WITHIN, room.all_reached(false)).await;
     let (requests, receiver) = mpsc::channel(QUEUE);
