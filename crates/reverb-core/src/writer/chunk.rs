@@ -243,6 +243,7 @@ impl WriterChunk {
             if column.dtype == DType::String {
                 open.strings[index].push(value.bytes, column.elements);
             } else {
+                debug_assert_eq!(value.bytes.len(), column.row_bytes, "a row of column {index}");
                 open.put(column.offset + row as usize * column.row_bytes, value.bytes);
             }
         }

@@ -52,15 +52,14 @@ impl WaitClock {
     #[inline(always)]
     fn set(&mut self, waits: bool) {
         if self.since.is_some() != waits {
-            self.switch(waits);
+            self.switch();
         }
     }
 
     #[cold]
-    fn switch(&mut self, waits: bool) {
+    fn switch(&mut self) {
         match self.since.take() {
-            None if waits => self.since = Some(Instant::now()),
-            None => {}
+            None => self.since = Some(Instant::now()),
             Some(since) => self.total += since.elapsed(),
         }
     }
