@@ -1,8 +1,8 @@
 """Builds the site of the documentation: `make docs`.
 
-The pages are the Markdown files of `docs/`, which code forges show as well. A link to a file outside `docs/` brings that
-file into the site, below `project/`: Markdown as it is, code as a page with the code, the rest as a file. The reference
-is made from the docstrings: a page for each public module.
+The pages are the Markdown files of `docs/`, which code forges show as well. A link to a file outside `docs/` brings
+that file into the site, below `project/`: Markdown as it is, code as a page with the code, the rest as a file. The
+reference is made from the docstrings: a page for each public module.
 """
 
 import os
@@ -18,6 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 WORK = ROOT / "target/site"
 PAGES = WORK / "pages"
+# What Zensical has pages load that are to work as files.
+OUTSIDE_WORKER = "https://unpkg.com/iframe-worker/shim"
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)|(?<=src=\")([^\"#:]+)(?=\")|(?<=srcset=\")([^\"#:]+)(?=\")")
 # The language of a page with code, by the ending of the file, or by its name where it has none.
@@ -103,6 +105,14 @@ def gather():
             shutil.copyfile(path, target)
 
 
+def settle(site):
+    """Puts our own script where Zensical names one of another host."""
+    shutil.copyfile(DOCS / "site/worker.js", site / "assets/worker.js")
+    for path in site.rglob("*.html"):
+        worker = os.path.relpath(site / "assets/worker.js", path.parent)
+        path.write_text(path.read_text().replace(OUTSIDE_WORKER, worker))
+
+
 def main():
     """Builds `site/`, and returns the status of Zensical, for which a warning is an error."""
     shutil.rmtree(WORK, ignore_errors=True)
@@ -110,9 +120,12 @@ def main():
     gather()
     reference.write(ROOT / "python", PAGES / "reference")
     settings = (DOCS / "site/zensical.toml").read_text()
-    (WORK / "zensical.toml").write_text(settings.replace("PACKAGE", str(ROOT / "python")))
+    pages = ", ".join(f'"reference/{name}.md"' for name in reference.modules(ROOT / "python/reverb"))
+    settings = settings.replace("PACKAGE", str(ROOT / "python")).replace('"MODULES"', pages)
+    (WORK / "zensical.toml").write_text(settings)
     status = subprocess.run(["zensical", "build", "--clean", "--strict"], cwd=WORK, check=False).returncode
     if status == 0:
+        settle(WORK / "site")
         shutil.rmtree(ROOT / "site", ignore_errors=True)
         shutil.move(WORK / "site", ROOT / "site")
     return status

@@ -1,7 +1,7 @@
 """Writes the pages of the API reference: one for each public module, with an entry for each public name.
 
-What is public is what the package says: the table `_NAMES` of a module whose names are lazy, `__all__` of the others. Both
-are read from the sources, so nothing that a module imports need be installed.
+What is public is what the package says: the table `_NAMES` of a module whose names are lazy, `__all__` of the others.
+Both are read from the sources, so nothing that a module imports need be installed.
 """
 
 import ast
@@ -11,8 +11,8 @@ FURTHER = ("logging",)
 INTRODUCTION = """\
 # Reference
 
-The names of `import reverb`, and of its modules. Each page has the signatures with their types, the shapes of arrays, and
-the errors that calls raise. The names of the command `reverb` are in its `--help`.
+The names of `import reverb`, and of its modules. Each page has the signatures with their types, the shapes of arrays,
+and the errors that calls raise. The names of the command `reverb` are in its `--help`.
 
 """
 
