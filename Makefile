@@ -369,4 +369,4 @@ wheel: dist/.built ## Build the wheel into dist/, with its bill of materials bes
 
 clean: ## Remove everything that was built or installed here
 	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-docs target dist site \
-		demo-output 		soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules
+		demo-output soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

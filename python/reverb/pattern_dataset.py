@@ -38,8 +38,8 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
             traced like a map function.
 
         Raises:
-          ValueError: A config is invalid, the configs differ in their tables or structures, their items differ in dtypes
-            or shapes, or `is_end_of_episode` does not return a scalar bool.
+          ValueError: A config is invalid, the configs differ in their tables or structures, their items differ in
+            dtypes or shapes, or `is_end_of_episode` does not return a scalar bool.
         """
         signature = _without_lists(structured_writer.infer_signature(configs, input_dataset.element_spec))
         spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), signature)
