@@ -118,6 +118,7 @@ def main():
     shutil.rmtree(WORK, ignore_errors=True)
     PAGES.mkdir(parents=True)
     gather()
+    shutil.copyfile(DOCS / "site/style.css", PAGES / "style.css")
     reference.write(ROOT / "python", PAGES / "reference")
     settings = (DOCS / "site/zensical.toml").read_text()
     pages = ", ".join(f'"reference/{name}.md"' for name in reference.modules(ROOT / "python/reverb"))

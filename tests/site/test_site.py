@@ -90,8 +90,8 @@ def test_the_index_of_the_search_has_words_of_pages_and_of_the_reference(word):
 
 def public_names():
     """Each public name of a public module."""
-    found = []
     lists = {ast.Dict: "keys", ast.List: "elts"}
+    found = []
     places = {place.partition(":")[0] for place in reverb._NAMES.values() if ":" not in place}
     for place in sorted(places | {"logging"}):
         path = pathlib.Path(importlib.util.find_spec(f"reverb.{place}").origin)
@@ -99,68 +99,6 @@ def public_names():
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("_NAMES", "__all__"):
                 names = getattr(node.value, lists.get(type(node.value), ""), [])
                 found += [(place, name.value) for name in names]
-    return found
-
-
-def targets(path, links):
-    """The file and the anchor of each link into the site."""
-    for link in links:
-        parts = urllib.parse.urlsplit(link)
-        if not parts.scheme and not parts.netloc:
-            file = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
-            yield link, file, urllib.parse.unquote(parts.fragment)
-
-
-# The page for what is not there does not know where it will lie.
-def test_links_inside_resolve(pages):
-    broken = []
-    for path, page in pages.items():
-        if path == SITE / "404.html":
-            continue
-        for link, file, anchor in targets(path, page.links + page.loaded):
-            file = file / "index.html" if file.is_dir() else file
-            if not file.is_file() or (anchor and file in pages and anchor not in pages[file].anchors):
-                broken.append(f"{path.relative_to(SITE)}: {link}")
-    assert broken == []
-
-
-def test_pages_load_nothing_from_other_hosts(pages):
-    loaded = {link for page in pages.values() for link in page.loaded if re.match(r"(https?:)?//", link)}
-    assert loaded == set()
-    styles = "".join(path.read_text() for path in SITE.rglob("*.css"))
-    assert re.findall(r"url\(['\"]?(?:https?:)?//[^)]*|@import", styles) == []
-
-
-def test_lists_and_tables_are_rendered():
-    raw = [path for path in SITE.glob("*.html") if re.search(r"<p>[^<]*(\n- |\|---)", path.read_text())]
-    assert raw == []
-
-
-@pytest.mark.parametrize("word", ["error_buffer", "HindsightAdder", "burn-in"])
-def test_the_index_of_the_search_has_words_of_pages_and_of_the_reference(word):
-    items = json.loads((SITE / "search.json").read_text())["items"]
-    assert any(word in item["text"] + item["title"] for item in items)
-    # The same for pages that are opened as files.
-    assert word in (SITE / "search.js").read_text()
-
-
-def public_names():
-    """Each public name of a public module."""
-    found = []
-    lists = {ast.Dict: "keys", ast.List: "elts"}
-    places = {place.partition(":")[0] for place in reverb._NAMES.values() if ":" not in place}
-    for place in sorted(places | {"logging"}):
-        path = pathlib.Path(importlib.util.find_spec(f"reverb.{place}").origin)
-        names = []
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("_NAMES", "__all__"):
-                names += [
-                    constant.value
-                    for constant in (
-                        node.value.keys if isinstance(node.value, ast.Dict) else getattr(node.value, "elts", [])
-                    )
-                ]
-        found += [(place, name) for name in names]
     return found
 
 
