@@ -23,7 +23,7 @@ if (location.protocol === "file:") {
 
     #start(url) {
       const inside = this.#frame.contentWindow;
-      inside.postMessage = (data) => setTimeout(() => this.onmessage?.({ data }));
+      inside.postMessage = (data) => setTimeout(() => this.onmessage?.({ data: structuredClone(data) }));
       const script = inside.document.createElement("script");
       script.src = url;
       script.onload = () => {
@@ -35,7 +35,7 @@ if (location.protocol === "file:") {
 
     #deliver(data) {
       const inside = this.#frame.contentWindow;
-      setTimeout(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })));
+      setTimeout(() => inside.dispatchEvent(new inside.MessageEvent("message", { data: structuredClone(data) })));
     }
   };
 }
