@@ -269,10 +269,10 @@ $(TESTED)/.live: tests/live/requirements.txt $(TESTED)/.installed
 	@touch $@
 
 LIVE_PROGRAMS := chromium prometheus promtool tmux
-test-live: $(TESTED)/.installed ## The page in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
+test-live: $(TESTED)/.installed ## The page and the site in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
 	@for program in $(LIVE_PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if [ -n "$$missing" ]; then echo "SKIPPED live: missing$$missing; on Debian: apt-get install chromium prometheus tmux"; \
-	else $(MAKE) --no-print-directory $(TESTED)/.live || exit; $(call pytest,$(TESTED_BIN)/pytest,live); fi
+	else $(MAKE) --no-print-directory $(TESTED)/.live site/.built || exit; $(call pytest,$(TESTED_BIN)/pytest,live); fi
 
 test-site: $(TESTED)/.installed site/.built ## Links, words and names of the site of the documentation
 	$(call pytest,$(TESTED_BIN)/pytest,site)
