@@ -77,6 +77,8 @@ def page(path):
 
     def moved(match):
         target = linked(base, match[0])
+        if not target.exists():
+            sys.exit(f"{path.relative_to(ROOT)} links to {match[0]}, which does not exist")
         targets.append(target)
         return os.path.relpath(place(target), place(path).parent)
 
