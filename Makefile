@@ -15,18 +15,18 @@ SOURCES := pyproject.toml Cargo.toml Cargo.lock README.md LICENSE NOTICE \
 	THIRD-PARTY-LICENSES.txt packaging/reverb-replay.cdx.json \
 	$(shell find crates python proto -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.proto' -o -name '*.py' \
 	-o -name '*.pyi' -o -name 'py.typed' -o -name '*.html' -o -name '*.css' -o -name '*.js' -o -name '*.svg' \) -not -path '*/target/*')
-PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots packaging)
+PYTHON_CODE := $(wildcard python tests examples benchmarks docs/figures docs/screenshots docs/site packaging)
 # With the binding, which has no Rust tests: so all dependencies have the same features as in the wheel of the tests.
 CARGO_TESTED := --workspace --exclude reverb-criterion
-ELSEWHERE := reference tensorflow programs torch jax ray balancers live
-IN_MAIN_VENV := not balancers and not live and not reference and not tensorflow and not programs and not torch and not jax and not ray
+ELSEWHERE := reference tensorflow programs torch jax ray balancers live site
+IN_MAIN_VENV := not balancers and not live and not site and not reference and not tensorflow and not programs and not torch and not jax and not ray
 
 comma := ,
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-ray test test-rust test-python test-page fuzz crashes asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
-	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
+	release-notes figures document-types licences limits sentences table-figures screenshots docs bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,7 +48,7 @@ define venv
 	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
 endef
 
-$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made:
+$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made .venv-docs/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
@@ -269,10 +269,13 @@ $(TESTED)/.live: tests/live/requirements.txt $(TESTED)/.installed
 	@touch $@
 
 LIVE_PROGRAMS := chromium prometheus promtool tmux
-test-live: $(TESTED)/.installed ## The page in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
+test-live: $(TESTED)/.installed ## The page and the site in a browser, metrics in Prometheus; on Debian: apt-get install chromium prometheus tmux
 	@for program in $(LIVE_PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if [ -n "$$missing" ]; then echo "SKIPPED live: missing$$missing; on Debian: apt-get install chromium prometheus tmux"; \
-	else $(MAKE) --no-print-directory $(TESTED)/.live || exit; $(call pytest,$(TESTED_BIN)/pytest,live); fi
+	else $(MAKE) --no-print-directory $(TESTED)/.live site/.built || exit; $(call pytest,$(TESTED_BIN)/pytest,live); fi
+
+test-site: $(TESTED)/.installed site/.built ## Links, words and names of the site of the documentation
+	$(call pytest,$(TESTED_BIN)/pytest,site)
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
@@ -347,9 +350,23 @@ screenshots: $(TESTED)/.live ## Take the pictures of the live page again; on Deb
 	$(TESTED_BIN)/python -m pip install $(PIP_FLAGS) 'Pillow>=10'
 	$(TESTED_BIN)/python docs/screenshots/take.py
 
+# What the pages have, and what they link to.
+PAGES = $(wildcard *.md) $(shell find docs benchmarks examples packaging -type f -not -name '*.pyc')
+
+.venv-docs/.installed: docs/site/requirements.txt .venv-docs/.made
+	.venv-docs/bin/python -m pip install $(PIP_FLAGS) -r docs/site/requirements.txt
+	@touch $@
+
+site/.built: .venv-docs/.installed $(SOURCES) $(PAGES)
+	PATH="$(CURDIR)/.venv-docs/bin:$$PATH" .venv-docs/bin/python docs/site/build.py
+	@touch $@
+
+docs: site/.built ## Build the site of the documentation into site/, which needs no web server: open site/index.html
+	@echo "site/index.html"
+
 wheel: dist/.built ## Build the wheel into dist/, with its bill of materials beside it
 	@ls dist/*.whl
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb target dist demo-output \
-		soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-docs target dist site \
+		demo-output soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

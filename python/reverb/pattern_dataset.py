@@ -18,20 +18,7 @@ __all__ = ["PatternDataset", "pattern_dataset_with_info"]
 
 
 class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
-    """A `tf.data.Dataset` of the items that patterns create from the steps of another dataset.
-
-    Args:
-      input_dataset: Dataset whose elements are steps.
-      configs: Configs of the items to create, as for `Client.structured_writer`. All have the same table and structure;
-        tables and priorities are otherwise ignored.
-      respect_episode_boundaries: Whether to prevent items from spanning episodes.
-      is_end_of_episode: Function from a step to a scalar bool that says whether the step ends its episode. It is traced
-        like a map function.
-
-    Raises:
-      ValueError: A config is invalid, the configs differ in their tables or structures, their items differ in dtypes or
-        shapes, or `is_end_of_episode` does not return a scalar bool.
-    """
+    """A `tf.data.Dataset` of the items that patterns create from the steps of another dataset."""
 
     def __new__(
         cls,
@@ -40,7 +27,20 @@ class PatternDataset(tf.data.Dataset):  # type: ignore[misc]
         respect_episode_boundaries: bool,
         is_end_of_episode: Callable[[Any], Any],
     ) -> "PatternDataset":
-        """Creates the dataset."""
+        """Creates the dataset.
+
+        Args:
+          input_dataset: Dataset whose elements are steps.
+          configs: Configs of the items to create, as for `Client.structured_writer`. All have the same table and
+            structure; tables and priorities are otherwise ignored.
+          respect_episode_boundaries: Whether to prevent items from spanning episodes.
+          is_end_of_episode: Function from a step to a scalar bool that says whether the step ends its episode. It is
+            traced like a map function.
+
+        Raises:
+          ValueError: A config is invalid, the configs differ in their tables or structures, their items differ in
+            dtypes or shapes, or `is_end_of_episode` does not return a scalar bool.
+        """
         signature = _without_lists(structured_writer.infer_signature(configs, input_dataset.element_spec))
         spec = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), signature)
         serialized = [config.SerializeToString() for config in configs]

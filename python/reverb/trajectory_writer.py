@@ -1,13 +1,15 @@
 """The trajectory writer appends steps, and creates items from any of the values that it still keeps.
 
-with client.trajectory_writer(num_keep_alive_refs=3) as writer:
-  for step in episode:
-    writer.append({"observation": ..., "action": ...})
-    if writer.episode_steps >= 3:
-      writer.create_item("replay", 1.0, {
-        "observation": writer.history["observation"][-3:],
-        "action": writer.history["action"][-1],
-      })
+In a loop over the steps of an episode:
+
+    with client.trajectory_writer(num_keep_alive_refs=3) as writer:
+      for step in episode:
+        writer.append({"observation": ..., "action": ...})
+        if writer.episode_steps >= 3:
+          writer.create_item("replay", 1.0, {
+            "observation": writer.history["observation"][-3:],
+            "action": writer.history["action"][-1],
+          })
 """
 
 from collections.abc import Callable
