@@ -84,6 +84,13 @@ def _choice(*texts: str, of_text: Callable[[str, str], Any] = _same) -> Kind:
     return Kind(flag, str, f"one of {', '.join(texts)}", texts, of_text=of_text)
 
 
+def _number_of(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
+
+
 def _seconds_of(name: str, text: str) -> float:
     try:
         return float(text)
@@ -116,7 +123,7 @@ def _users_of(name: str, text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-NUMBER = Kind(int, int, "a number")
+NUMBER = Kind(int, int, "a number", of_text=_number_of)
 TEXT = Kind(str, str, "a text")
 _SECONDS = Kind(float, (int, float), "a number of seconds", of_text=_seconds_of)
 TRUE_OR_FALSE = Kind(bool, bool, "true or false", of_text=lambda name, text: text == "1")
@@ -199,6 +206,10 @@ def _checked_heartbeat(name: str, value: Any) -> float:
     if not 0.001 <= seconds <= _LONGEST_S:
         raise ValueError(f"{name} must be a number of seconds from 0.001 to {_LONGEST_S:.0f}, got {seconds}")
     return seconds
+
+
+def _checked_shared_bytes(name: str, value: Any) -> int | None:
+    return None if value is None else checks.as_bytes(name, value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,6 +404,12 @@ SETTINGS = (
         argument="heartbeat_interval",
     ),
     Setting(
+        *("max_shared_bytes", "max_shared_bytes", NUMBER, None),
+        shown="an eighth of the memory",
+        help="Bytes of memory that clients of this host may share; 0 shares none.",
+        check=_checked_shared_bytes,
+    ),
+    Setting(
         *("returns", "returns", TRUE_OR_FALSE, True),
         shown="yes",
         help="Clients wait for the server to come back after Ctrl-C or SIGTERM; not with `--no-return`.",
@@ -435,6 +452,7 @@ class ListenOptions:
       host: Address to listen on; `localhost` means loopback in both address families.
       max_message_size: Maximum size in bytes of the data of one insert.
       heartbeat_interval: Seconds after which an empty message is sent on a stream whose requests wait.
+      max_shared_bytes: Bytes of memory that clients of this host may share; None means the default of the extension.
       shard: Its place in a cluster, read by the names of its fields; None if it is in none.
     """
 
@@ -442,6 +460,7 @@ class ListenOptions:
     host: str
     max_message_size: int
     heartbeat_interval: float
+    max_shared_bytes: int | None
     shard: Shard | None
 
 

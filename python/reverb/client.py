@@ -67,6 +67,9 @@ class Client:
         None, the default, means no, unless `REVERB_ALLOW_INSECURE` is 1.
       unix_peers: Numbers of the users whose servers the client trusts at Unix sockets, such as those of other
         containers. By default, it trusts only its own user and root.
+      max_shared_bytes: Limit in bytes on the memory in which a server of this host, but another process, puts the data
+        of large batches, so that no socket copies them; 1 GiB by default. 0 shares none. Arrays that the program keeps
+        count; beyond the limit, and where memory cannot be shared, data travels over the socket, as `road` then says.
 
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.
@@ -90,10 +93,11 @@ class Client:
         token: str | None = None,
         allow_insecure: bool | None = None,
         unix_peers: Iterable[int] | None = None,
+        max_shared_bytes: int | None = None,
     ) -> None:
         if not isinstance(server_address, (str, Endpoint)):
             _refuse("server_address", "a str", server_address)
-        self.endpoint = Endpoint.of(server_address).given(tls, token, allow_insecure, unix_peers)
+        self.endpoint = Endpoint.of(server_address).given(tls, token, allow_insecure, unix_peers, max_shared_bytes)
         self._max_pending_bytes = checks.as_count("max_pending_bytes", max_pending_bytes)
         endpoint = with_environment(self.endpoint)
         self._has_token = endpoint.has_token

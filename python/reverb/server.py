@@ -296,6 +296,9 @@ class Server:
       max_message_size: Maximum size in bytes of the data of one insert, 256 MiB by default. Batches are not limited.
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it; 15 by default. The variable is `REVERB_HEARTBEAT`.
+      max_shared_bytes: Limit in bytes on the memory that clients of this host, but of other processes, share with the
+        server to find the data of large batches there; by default an eighth of the memory that the process may use. One
+        client may use half of it. 0 shares none. The variable is `REVERB_MAX_SHARED_BYTES`.
       http_port: Port of the live page, metrics and health; `"off"`, or None, switches HTTP off. 0, the default, means
         the variable `REVERB_HTTP_PORT`, a number or `off`, and without it a free port.
       http_host: Address of that port, which needs `allow_insecure` as `host` does; loopback by default. The variable is
@@ -348,6 +351,7 @@ class Server:
         allow_insecure: bool | None = None,
         max_message_size: int | None = None,
         heartbeat_interval: float | None = None,
+        max_shared_bytes: int | None = None,
         http_port: int | Literal["off"] | None = 0,
         http_host: str | None = None,
         http_allowed_hosts: Sequence[str] | None = None,

@@ -23,6 +23,7 @@ SECTIONS = (
     "Draws",
     "Writers",
     "Connections and calls",
+    "Shared memory",
     "Beside dm-reverb",
     "Checkpoints",
     "HTTP, metrics and logs",

@@ -29,30 +29,52 @@ struct Pool {
     bytes: usize,
 }
 
-/// An uninitialised block of bytes, aligned to 64 bytes. It returns to a pool of the process when dropped.
+/// A block of bytes, aligned to 64 bytes. A new one is not initialised, and returns to a pool of the process when dropped.
 pub struct Buffer {
-    words: Words,
+    memory: Memory,
     len: usize,
+}
+
+/// Where the bytes of a [`Buffer`] are.
+enum Memory {
+    Words(Words),
+    Lent(Box<dyn LentMemory>),
+}
+
+/// Memory that somebody else manages, and that returns to them when dropped.
+///
+/// # Safety
+/// [`LentMemory::bytes`] always returns the same bytes: initialised, aligned to [`ALIGN`], writable, and accessible by nobody
+/// else as long as the value lives.
+pub unsafe trait LentMemory: Send + Sync {
+    /// Address and number of the bytes.
+    fn bytes(&self) -> (*mut u8, usize);
 }
 
 impl Buffer {
     /// Creates a buffer of `len` bytes with arbitrary content.
     pub fn new(len: usize) -> Self {
         let words = len.div_ceil(ALIGN);
-        Self { words: pooled(len).unwrap_or_else(|| Box::new_uninit_slice(words)), len }
+        Self { memory: Memory::Words(pooled(len).unwrap_or_else(|| Box::new_uninit_slice(words))), len }
     }
 
     /// As [`Buffer::new`], for a length that a peer chose: `None` if there is not enough memory.
     pub fn try_new(len: usize) -> Option<Self> {
         if let Some(words) = pooled(len) {
-            return Some(Self { words, len });
+            return Some(Self { memory: Memory::Words(words), len });
         }
         let count = len.div_ceil(ALIGN);
         let mut words = Vec::new();
         words.try_reserve_exact(count).ok()?;
         // SAFETY: the capacity was reserved, and uninitialised words have no invalid value.
         unsafe { words.set_len(count) };
-        Some(Self { words: words.into_boxed_slice(), len })
+        Some(Self { memory: Memory::Words(words.into_boxed_slice()), len })
+    }
+
+    /// Makes a buffer of the first `len` bytes of lent memory, which has at least as many.
+    pub fn lent(memory: Box<dyn LentMemory>, len: usize) -> Self {
+        assert!(len <= memory.bytes().1, "a buffer of {len} bytes in {} bytes of lent memory", memory.bytes().1);
+        Self { memory: Memory::Lent(memory), len }
     }
 
     /// Number of bytes.
@@ -67,7 +89,10 @@ impl Buffer {
 
     /// Address of the first byte.
     pub fn as_ptr(&self) -> *const u8 {
-        self.words.as_ptr().cast()
+        match &self.memory {
+            Memory::Words(words) => words.as_ptr().cast(),
+            Memory::Lent(memory) => memory.bytes().0,
+        }
     }
 
     /// Returns a copy of the bytes.
@@ -90,8 +115,12 @@ impl Buffer {
 
     /// The bytes, for writing.
     pub fn as_uninit_mut(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: the words cover `len` bytes, and uninitialised bytes have no invalid value.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
+        let first = match &mut self.memory {
+            Memory::Words(words) => words.as_mut_ptr().cast(),
+            Memory::Lent(memory) => memory.bytes().0.cast(),
+        };
+        // SAFETY: the memory has at least `len` bytes, and uninitialised bytes have no invalid value.
+        unsafe { std::slice::from_raw_parts_mut(first, self.len) }
     }
 }
 
@@ -103,7 +132,8 @@ impl std::fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let bytes = self.words.len() * ALIGN;
+        let Memory::Words(words) = &mut self.memory else { return };
+        let bytes = words.len() * ALIGN;
         if bytes < POOLED_BYTES {
             return;
         }
@@ -113,8 +143,7 @@ impl Drop for Buffer {
             && pool.bytes + bytes <= POOL_LIMIT
         {
             pool.bytes += bytes;
-            let words = std::mem::take(&mut self.words);
-            pool.free.push(words);
+            pool.free.push(std::mem::take(words));
         }
     }
 }

@@ -13,7 +13,12 @@ use std::time::Duration;
 pub const LOCK_TIME: Duration = Duration::from_millis(100);
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+static COUNT: AtomicU32 = AtomicU32::new(0);
 static INSTALL: Once = Once::new();
+
+extern "C" fn before() {
+    COUNT.fetch_add(1, Relaxed);
+}
 
 extern "C" fn in_child() {
     // Only what is safe in a signal handler is allowed here.
@@ -30,11 +35,20 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
+/// Returns the number of forks since the first call, in parent and child alike. Memory that was mapped at a lower number may
+/// be mapped in a child, too.
+pub fn count() -> u32 {
+    if !INSTALL.is_completed() {
+        install();
+    }
+    COUNT.load(Relaxed)
+}
+
 #[cold]
 fn install() {
     INSTALL.call_once(|| {
-        // SAFETY: the handler only adds to an atomic number. The call fails only without memory, and then forks go
+        // SAFETY: the handlers only add to atomic numbers. The call fails only without memory, and then forks go
         // unnoticed.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
     });
 }

@@ -43,7 +43,7 @@ pub mod words;
 pub mod writer;
 
 pub use batch_info::BatchInfo;
-pub use buffer::{Buffer, pooled_bytes};
+pub use buffer::{Buffer, LentMemory, pooled_bytes};
 pub use chunk::{Chunk, ChunkView, EpisodeIds, StepRange, encode_strings};
 pub use column::Column;
 pub use compressor::{AutoCodec, Compression, Compressor};

@@ -48,6 +48,8 @@ interface ServerDocument {
   cpu_seconds: number | null;
   /** Buffers that are kept for further batches. */
   buffer_pool_bytes: number;
+  /** Memory that clients of this host share with the server, where they find the data of their batches. */
+  shared_bytes: number;
   /** Number of open connections. */
   connections: number;
   /** Bytes received over all connections since the start. */
@@ -368,6 +370,8 @@ interface ClientDocument {
   receive_bytes: number;
   /** Bytes sent to it. */
   transmit_bytes: number;
+  /** Memory that the server shares with it. */
+  shared_bytes: number;
   /** What it waits for, longest first. */
   waits: ClientWaitDocument[];
 }

@@ -101,7 +101,7 @@ export function memoryPanel() {
     const parts = [
       { name: "Chunks", value: sum("bytes"), tone: 1 },
       { name: "Index", value: sum("index_bytes"), tone: 2 },
-      { name: "Buffer pool", value: server.buffer_pool_bytes, tone: 3 },
+      { name: "Buffers", value: server.buffer_pool_bytes + server.shared_bytes, tone: 3 },
     ];
     const known = parts.reduce((all, { value }) => all + value, 0);
     const resident = Math.max(server.resident_bytes ?? known, known);

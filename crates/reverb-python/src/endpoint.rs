@@ -17,6 +17,7 @@ pub struct PyEndpoint {
     token_file: Option<PathBuf>,
     allow_insecure: Option<bool>,
     unix_peers: Vec<u32>,
+    max_shared_bytes: Option<u64>,
     cluster: Option<Cluster>,
 }
 
@@ -55,6 +56,7 @@ impl From<PyEndpoint> for Endpoint {
             Some(_) => Address::of_cluster(&endpoint.address),
             None => Address::parse(&endpoint.address),
         };
+        let default = Self::from("").max_shared_bytes;
         let tls = endpoint.tls.map(|Tls { ca, cert, key, server_name }| ClientTls { ca, cert, key, server_name });
         let given = endpoint.token.map(|token| TokenSource::Given(token.into()));
         Self {
@@ -62,6 +64,7 @@ impl From<PyEndpoint> for Endpoint {
             token: given.or_else(|| endpoint.token_file.map(TokenSource::File)),
             allow_insecure: endpoint.allow_insecure.unwrap_or(false),
             unix_peers: endpoint.unix_peers,
+            max_shared_bytes: endpoint.max_shared_bytes.unwrap_or(default),
             cluster: endpoint.cluster.map(Into::into),
             address,
         }

@@ -53,6 +53,7 @@ struct Listen {
     host: String,
     max_message_size: u64,
     heartbeat_interval: f64,
+    max_shared_bytes: Option<u64>,
     shard: Option<ShardOfCluster>,
 }
 
@@ -190,6 +191,7 @@ impl Server {
             tls: files.tls.clone(),
             access: files.access.clone(),
             unix_peers: security.unix_peers,
+            max_shared_bytes: listen.max_shared_bytes,
         };
         let shard =
             listen.shard.map(|ShardOfCluster { id, cluster }| Shard::new(id, MAX_SHARDS, cluster)).transpose()?;

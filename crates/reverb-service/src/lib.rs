@@ -26,6 +26,7 @@ mod receipts;
 pub mod registry;
 mod replay;
 mod shard;
+mod shared_memory;
 mod stacking;
 mod store;
 mod table_handle;
@@ -49,6 +50,7 @@ pub use process_name::{host_name, process_name};
 pub use receipts::{Receipts, StreamReceipts};
 pub use replay::Replay;
 pub use shard::{Load, Shard};
+pub use shared_memory::SharedMemory;
 pub use stacking::stack;
 pub use store::{LogMode, SavedState, Store, StoreLog, StoreProgress, StoreStatus};
 pub use table_handle::{

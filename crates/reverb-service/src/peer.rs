@@ -71,6 +71,8 @@ pub struct Traffic {
     pub receive_bytes: AtomicU64,
     /// Bytes that the server sent to the peer.
     pub transmit_bytes: AtomicU64,
+    /// Bytes of memory that the server shares with the peer.
+    pub shared_bytes: AtomicU64,
     /// Items that the peer inserted.
     pub inserts: AtomicU64,
     /// Items that the peer drew.

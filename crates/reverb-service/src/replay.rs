@@ -8,6 +8,7 @@ use crate::insert::{InsertGroup, check_size, name_row};
 use crate::peer::{Inserter, Peer};
 use crate::receipts::Receipts;
 use crate::shard::{Load, Shard, ShardKeys};
+use crate::shared_memory::SharedMemory;
 use crate::store::Store;
 use crate::table_handle::{Call, TableHandle, TableStatus};
 use crate::tables_used::Place;
@@ -45,6 +46,8 @@ pub struct Replay {
     has_client_here: AtomicBool,
     /// The tables for measurements.
     pub bench: Arc<BenchTables>,
+    /// The memory that clients of this host share with the server.
+    pub shared: SharedMemory,
     /// Facts about the server that serves the tables.
     pub facts: ServerFacts,
     store: OnceLock<Arc<dyn Store>>,
@@ -98,6 +101,7 @@ impl Replay {
             here: Peer::in_same_process(),
             has_client_here: AtomicBool::new(false),
             bench: Arc::default(),
+            shared: SharedMemory::default(),
             facts: ServerFacts::default(),
             store: OnceLock::new(),
             saving: Arc::default(),

@@ -61,6 +61,7 @@ class Client:
       token: Token for a server with tokens, as for `reverb.Client`.
       allow_insecure: Whether the token may be sent over TCP without TLS, as for `reverb.Client`.
       unix_peers: Numbers of the users whose servers are trusted at Unix sockets, as for `reverb.Client`.
+      max_shared_bytes: Limit in bytes on the memory shared with a server of this host, as for `reverb.Client`.
 
     Attributes:
       ordinary: Client of the same connections whose calls wait. For loaders; it is not part of the public interface.
@@ -80,6 +81,7 @@ class Client:
         token: str | None = None,
         allow_insecure: bool | None = None,
         unix_peers: Iterable[int] | None = None,
+        max_shared_bytes: int | None = None,
     ) -> None:
         self.ordinary = ordinary.Client(
             server_address,
@@ -88,6 +90,7 @@ class Client:
             token=token,
             allow_insecure=allow_insecure,
             unix_peers=unix_peers,
+            max_shared_bytes=max_shared_bytes,
         )
         self.ordinary.endpoint.check_for_event_loops()
         self._calls = self.ordinary.calls

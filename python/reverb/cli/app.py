@@ -98,6 +98,7 @@ def serve(
         # host = "0.0.0.0"
         # allow_insecure = true
         # max_message_size = 268_435_456
+        # max_shared_bytes = 1_073_741_824    # with clients of this host
         # heartbeat = 15.0
         # returns = false       # clients do not wait after Ctrl-C or SIGTERM
 

@@ -31,6 +31,7 @@ def connect(
     tls: TLS | None = None,
     allow_insecure: bool | None = None,
     unix_peers: Iterable[int] | None = None,
+    max_shared_bytes: int | None = None,
 ) -> Client:
     """Makes a client of a cluster: of several servers, its shards, as of one buffer. Contacts none of them yet.
 
@@ -47,13 +48,15 @@ def connect(
       tls: Files for servers with TLS, as for `reverb.Client`.
       allow_insecure: Whether the token may be sent over TCP without TLS, as for `reverb.Client`.
       unix_peers: Numbers of the users whose servers are trusted at Unix sockets, as for `reverb.Client`.
+      max_shared_bytes: Limit in bytes on the memory shared with each shard of this host, as for `reverb.Client`.
 
     Raises:
       TypeError: An argument has the wrong type.
       ValueError: An address is not valid, or another argument is out of range.
     """
     options = ClusterOptions(placement, on_shard_loss, shard_timeout)
-    endpoint = Endpoint(as_address(addresses), cluster=options).given(tls, token, allow_insecure, unix_peers)
+    endpoint = Endpoint(as_address(addresses), cluster=options)
+    endpoint = endpoint.given(tls, token, allow_insecure, unix_peers, max_shared_bytes)
     _binding.check_endpoint(with_environment(endpoint))
     return Client(endpoint, max_pending_bytes=max_pending_bytes)
 

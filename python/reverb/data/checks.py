@@ -83,6 +83,19 @@ def as_count(name: str, value: object) -> int:
     return number
 
 
+def as_bytes(name: str, value: object) -> int:
+    """Converts a number of bytes, of 0 to 2**63 - 1, to an int.
+
+    Raises:
+      TypeError: The value is not an integer.
+      ValueError: The value is out of range.
+    """
+    number = as_int(name, value)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"`{name}` must be a number of bytes, 0 or more, got {number}.")
+    return number
+
+
 def as_timeout(timeout: object) -> float | None:
     """Converts a timeout to seconds. None and infinity become None, which means no limit.
 

@@ -28,6 +28,7 @@ class Endpoint:
       token_file: Path of the file with the token, which is read for each connection; None leaves it to the environment.
       allow_insecure: Whether the token may be sent over TCP without TLS; None leaves it to the environment.
       unix_peers: Numbers of the users whose servers are trusted at Unix sockets, beside the own user and root.
+      max_shared_bytes: Bytes of memory shared with a server of this host, at most; None means the default, 0 none.
       cluster: How to use the servers as one buffer; None uses them as they are.
     """
 
@@ -37,6 +38,7 @@ class Endpoint:
     token_file: str | None = None
     allow_insecure: bool | None = None
     unix_peers: tuple[int, ...] = ()
+    max_shared_bytes: int | None = None
     cluster: ClusterOptions | None = None
 
     @staticmethod
@@ -50,12 +52,13 @@ class Endpoint:
         token: str | None = None,
         allow_insecure: bool | None = None,
         unix_peers: Iterable[int] | None = None,
+        max_shared_bytes: int | None = None,
     ) -> "Endpoint":
         """The endpoint with what a user gave a client beside the address. What is None stays as it is.
 
         Raises:
           TypeError: A value has the wrong type. The error does not show the token.
-          ValueError: A user's number is out of range.
+          ValueError: A user's number, or the number of bytes, is out of range.
         """
         if tls is not None and not isinstance(tls, TLS):
             checks.refuse("tls", "a reverb.TLS", tls)
@@ -64,7 +67,9 @@ class Endpoint:
         if allow_insecure is not None and not isinstance(allow_insecure, bool):
             checks.refuse("allow_insecure", "a bool", allow_insecure)
         users = None if unix_peers is None else _as_users(unix_peers)
-        values: dict[str, Any] = {"tls": tls, "token": token, "allow_insecure": allow_insecure, "unix_peers": users}
+        shared = None if max_shared_bytes is None else checks.as_bytes("max_shared_bytes", max_shared_bytes)
+        values: dict[str, Any] = {"tls": tls, "token": token, "allow_insecure": allow_insecure}
+        values |= {"unix_peers": users, "max_shared_bytes": shared}
         return dataclasses.replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def check_for_event_loops(self) -> None:

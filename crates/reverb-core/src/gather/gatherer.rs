@@ -119,11 +119,10 @@ impl Gatherer {
         // Moved out while they are read, because the position in the buffer changes meanwhile.
         let (items, decoded) = (std::mem::take(&mut self.items), std::mem::take(&mut self.decoded));
         let read = if decoded.is_empty() { &items } else { &decoded };
-        let has_strings = || self.layout.columns.iter().any(|column| column.dtype == DType::String);
         if self.uniformity == Uniformity::SameLayout
             && self.position == 0
             && target.len() == self.layout.size_bytes
-            && !has_strings()
+            && !self.layout.has_strings()
         {
             copy_columns(target, &self.layout, &self.readable(read));
             self.position = target.len();

@@ -35,6 +35,11 @@ pub struct BatchLayout {
 }
 
 impl BatchLayout {
+    /// Whether a column is text, whose bytes begin with its lengths.
+    pub fn has_strings(&self) -> bool {
+        self.columns.iter().any(|column| column.dtype == DType::String)
+    }
+
     /// Places columns one after another and sets their offsets. Sizes of strings are taken as given.
     ///
     /// # Errors

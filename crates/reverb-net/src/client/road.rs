@@ -55,10 +55,17 @@ impl Road {
         }
     }
 
-    /// Returns the name of the road, for display: its transport and, if that is not ours, its protocol.
+    /// Returns the name of the road, for display: its transport and, if that is not ours, its protocol; and whether a Unix
+    /// socket carries all bytes, since its ends share no memory.
     pub fn name(&self) -> String {
-        let protocol = if self.is_of_dm_reverb() { " (dm-reverb)" } else { "" };
-        format!("{}{protocol}", self.transport().name())
+        let remark = match self {
+            Self::DmReverb(_) => " (dm-reverb)",
+            Self::ReplayV1(connection) if connection.transport == Transport::Unix && !connection.shares_memory => {
+                " (no shared memory)"
+            }
+            Self::ReplayV1(_) | Self::SameProcess(_) => "",
+        };
+        format!("{}{remark}", self.transport().name())
     }
 
     /// Returns the address of the server, for display. `None` in the same process.

@@ -1,5 +1,6 @@
 //! What the services of both protocols do in the same way.
 
+use crate::transport::socket::Introduced;
 use reverb_core::{Error, Result};
 use reverb_service::{Peer, Replay, TableHandle, Transport};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub fn max_request_bytes(replay: &Replay) -> usize {
 pub fn peer_of<T>(request: &Request<T>) -> Arc<Peer> {
     // Every accepted connection has a peer, so this is only a fallback.
     let unknown = || Arc::new(Peer::new(Transport::Tcp, String::new()));
-    request.extensions().get::<Arc<Peer>>().cloned().unwrap_or_else(unknown)
+    request.extensions().get::<Introduced>().map_or_else(unknown, |introduced| introduced.peer.clone())
 }
 
 /// Returns the service, or an error if it was stopped. Connections are closed a little later than the service.

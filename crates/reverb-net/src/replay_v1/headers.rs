@@ -13,6 +13,9 @@ pub const SAMPLE_STREAM: HeaderName = HeaderName::from_static("reverb-sample-str
 /// call takes effect after them.
 pub const RECEIPTS: HeaderName = HeaderName::from_static("reverb-receipts");
 
+/// How many bytes of shared memory a sample stream may use, in hexadecimal: the data of its batches then lies in segments.
+pub const SHARED_BYTES: HeaderName = HeaderName::from_static("reverb-shared-bytes");
+
 /// Digits of an id that error texts show.
 const SHOWN_DIGITS: usize = 8;
 

@@ -12,6 +12,9 @@ pub const RACE: &str = "race";
 /// The server keeps the ratio of a table over all shards of its cluster.
 pub const SUMS: &str = "sums";
 
+/// The server has memory that it shares with clients of its host. Said by the server alone.
+pub const SHARED_MEMORY: &str = "shared-memory";
+
 /// The caller may see numbers only: its token or certificate has the role `view`. Said by the server alone.
 pub const VIEW_ONLY: &str = "view-only";
 

@@ -1,9 +1,9 @@
 //! A connection of the server, with its peer attached.
 
 use super::goodbye::LastBytes;
-use crate::transport::socket::Socket;
+use crate::transport::socket::{Introduced, Socket};
 use reverb_secure::Secured;
-use reverb_service::{Connections, Departure, OpenConnection, Peer};
+use reverb_service::{Connections, Departure, OpenConnection};
 use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,10 +58,11 @@ impl Connection {
 
 impl Connected for Connection {
     /// The peer, which is attached to every request of the connection.
-    type ConnectInfo = Arc<Peer>;
+    type ConnectInfo = Introduced;
 
-    fn connect_info(&self) -> Arc<Peer> {
-        self.secured.get_ref().peer()
+    fn connect_info(&self) -> Introduced {
+        let socket = self.secured.get_ref();
+        Introduced { peer: socket.peer(), passing: socket.passing() }
     }
 }
 

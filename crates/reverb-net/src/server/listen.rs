@@ -43,11 +43,22 @@ pub struct ListenOptions {
     /// Users of this machine, beside the server's own and root, whose programs may use the Unix socket. Their calls need
     /// tokens.
     pub unix_peers: Vec<u32>,
+    /// Number of bytes of memory that clients of this host may share with the server together. `None` means an eighth of the
+    /// memory that the process may use.
+    pub max_shared_bytes: Option<u64>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { host: None, port: None, heartbeat: HEARTBEAT, tls: None, access: None, unix_peers: Vec::new() }
+        Self {
+            host: None,
+            port: None,
+            heartbeat: HEARTBEAT,
+            tls: None,
+            access: None,
+            unix_peers: Vec::new(),
+            max_shared_bytes: None,
+        }
     }
 }
 

@@ -16,11 +16,13 @@ pub use listen::ListenOptions;
 
 use crate::dm_reverb;
 use crate::replay_v1;
+use crate::transport::segment::Segment;
 use health::Health;
 use listen::Listeners;
 use parking_lot::Mutex;
 use reverb_core::{Result, fork};
 use reverb_observe::Calls;
+use reverb_observe::documents::memory_limit;
 use reverb_observe::http::HttpServer;
 use reverb_observe::verdict::watch;
 use reverb_secure::Reloads;
@@ -62,6 +64,14 @@ pub struct Server {
     serving: Option<Serving>,
 }
 
+// limit (Shared memory): bytes of memory that a server shares with the clients of its host | an eighth of the memory that
+// its process may use, or {:bytes} where the system does not tell | the data of batches travels over the socket |
+// `Server(max_shared_bytes=)`
+/// Default of [`ListenOptions::max_shared_bytes`] where the system does not tell how much memory there is.
+const DEFAULT_SHARED_BYTES: u64 = 1 << 30;
+/// The part of the memory of the process that is the default elsewhere.
+const SHARED_PART: u64 = 8;
+
 #[derive(Debug)]
 struct Serving {
     task: JoinHandle<()>,
@@ -87,6 +97,13 @@ impl Server {
         let listeners = Listeners::bind(options)?;
         let (host, port, unix_path) = (listeners.host, listeners.port, listeners.unix_path.clone());
         let _set_once = replay.facts.addresses.set(listeners.addresses());
+        if unix_path.is_some() && Segment::is_available() {
+            replay.shared.set_limit(
+                options
+                    .max_shared_bytes
+                    .unwrap_or_else(|| memory_limit().map_or(DEFAULT_SHARED_BYTES, |bytes| bytes / SHARED_PART)),
+            );
+        }
         registry::register(&listeners.hosts, port, &replay);
         farewell::register(&replay);
         for table in replay.tables() {

@@ -20,6 +20,8 @@ pub struct Endpoint {
     pub allow_insecure: bool,
     /// Users whose servers the client trusts at Unix sockets, beside its own user and root.
     pub unix_peers: Vec<u32>,
+    /// Number of bytes of shared memory in which the client finds its batches, at most. 0: it shares none.
+    pub max_shared_bytes: u64,
     /// How to use several servers as one buffer. `None` if they are used as they are.
     pub cluster: Option<ClusterOptions>,
 }
@@ -92,6 +94,7 @@ impl<T: AsRef<str> + ?Sized> From<&T> for Endpoint {
             token: None,
             allow_insecure: false,
             unix_peers: Vec::new(),
+            max_shared_bytes: MAX_SHARED_BYTES,
             cluster: None,
         }
     }
@@ -102,6 +105,11 @@ impl fmt::Display for Endpoint {
         formatter.write_str(&self.address.text)
     }
 }
+
+// limit (Shared memory): bytes of shared memory of one client | {:bytes}, and half of the server's | the data of batches
+// travels over the socket | `Client(max_shared_bytes=)`
+/// Default of [`Endpoint::max_shared_bytes`].
+const MAX_SHARED_BYTES: u64 = 1 << 30;
 
 /// What an address over TLS begins with.
 pub const TLS_SCHEME: &str = "grpcs://";

@@ -1,7 +1,9 @@
 //! A channel whose calls carry the token of the client.
 
+use super::passing::Passing;
 use reverb_core::{Error, Result};
 use reverb_secure::TokenSource;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -14,6 +16,8 @@ use tonic::transport;
 pub struct Channel {
     channel: transport::Channel,
     bearer: Option<Bearer>,
+    /// Descriptors on their way, if the connection can pass them.
+    passing: Option<Arc<Passing>>,
 }
 
 /// The token that a connection shows.
@@ -26,7 +30,18 @@ pub struct Bearer {
 impl Channel {
     /// Makes the channel of a connection.
     pub fn new(channel: transport::Channel, bearer: Option<Bearer>) -> Self {
-        Self { channel, bearer }
+        Self { channel, bearer, passing: None }
+    }
+
+    /// Makes the channel of a connection that can pass descriptors.
+    #[must_use]
+    pub fn with_passing(self, passing: Arc<Passing>) -> Self {
+        Self { passing: Some(passing), ..self }
+    }
+
+    /// Returns the descriptors on their way, if the connection can pass them.
+    pub fn passing(&self) -> Option<Arc<Passing>> {
+        self.passing.clone()
     }
 
     /// Returns the token that the calls carry.

@@ -3,6 +3,7 @@
 use super::address::{Endpoint, Place};
 use super::authorized::{Bearer, Channel};
 use super::http2::{CONNECTION_WINDOW, FRAME_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STREAM_WINDOW};
+use super::passing::Passing;
 use super::peer_user;
 use super::socket::Socket;
 use super::unix_path;
@@ -13,6 +14,7 @@ use reverb_secure::{Connector, TokenSource};
 use reverb_service::Transport;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tonic::codegen::http::Uri;
@@ -217,12 +219,14 @@ fn is_of_this_machine(address: &IpAddr) -> bool {
 /// [`Error::Unavailable`] with the cause, or [`Error::PermissionDenied`] if the server is of a user who is not trusted.
 pub async fn dial_unix(to: &Endpoint, path: &str, keep_alive: KeepAlive) -> Result<Dialled> {
     let (path, others) = (path.to_owned(), to.unix_peers.clone());
+    let passing: Arc<Passing> = Arc::default();
+    let of_socket = passing.clone();
     let connector = tower::service_fn(move |_: Uri| {
-        let (path, others) = (path.clone(), others.clone());
+        let (path, others, passing) = (path.clone(), others.clone(), of_socket.clone());
         async move {
             let stream = UnixStream::connect(&path).await?;
             peer_user::check(&stream, &others).map_err(|user| foreign(&path, user, &others))?;
-            Ok::<_, BoxError>(TokioIo::new(Socket::from(stream)))
+            Ok::<_, BoxError>(TokioIo::new(Socket::from(stream).taking(passing)))
         }
     });
     let bearer = bearer_of(to).await?;
@@ -230,7 +234,8 @@ pub async fn dial_unix(to: &Endpoint, path: &str, keep_alive: KeepAlive) -> Resu
     // The URI only names the server in the headers of requests.
     let endpoint = endpoint("http://localhost", keep_alive)?;
     let channel = endpoint.connect_with_connector(connector).await.map_err(|error| failed(&error))?;
-    Ok(Dialled { transport: Transport::Unix, channel: Channel::new(channel, bearer), tls: None, has_token })
+    let channel = Channel::new(channel, bearer).with_passing(passing);
+    Ok(Dialled { transport: Transport::Unix, channel, tls: None, has_token })
 }
 
 /// The error of a server of another user.

@@ -8,14 +8,17 @@
 //! thread also yields its processor to other threads. If one of them runs for a whole time slice, polling pauses for a
 //! while.
 
+use super::passing::Passing;
 use reverb_service::{Peer, Transport};
 use std::cell::Cell;
+use std::io::{ErrorKind, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 // limit (Processes): time for which an answer is polled for | {}; then a pause of {PAUSES.0} to {PAUSES.1} where others
@@ -41,6 +44,15 @@ pub fn reads_of_this_thread() -> u64 {
     READS.get()
 }
 
+/// What is known of a connection by the calls over it.
+#[derive(Debug, Clone)]
+pub struct Introduced {
+    /// The program at the other end.
+    pub peer: Arc<Peer>,
+    /// Descriptors on their way, if the connection can pass them.
+    pub passing: Option<Arc<Passing>>,
+}
+
 /// A connection that is polled for a short time before its thread sleeps. See the documentation of this module.
 #[derive(Debug)]
 pub struct Socket {
@@ -48,6 +60,10 @@ pub struct Socket {
     watch: Watch,
     /// The program at the other end.
     peer: Arc<Peer>,
+    /// Descriptors on their way, if it is a Unix socket.
+    passing: Option<Arc<Passing>>,
+    /// Whether descriptors are taken.
+    takes: bool,
 }
 
 #[derive(Debug)]
@@ -60,7 +76,7 @@ impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         let address = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
         let peer = Arc::new(Peer::new(Transport::Tcp, address));
-        Self { stream: Stream::Tcp(stream), watch: Watch::new(), peer }
+        Self { stream: Stream::Tcp(stream), watch: Watch::new(), peer, passing: None, takes: false }
     }
 }
 
@@ -69,7 +85,8 @@ impl From<UnixStream> for Socket {
         let process = stream.peer_cred().ok().and_then(|of| of.pid());
         let address = process.map_or_else(String::new, |number| format!("pid:{number}"));
         let peer = Arc::new(Peer::new(Transport::Unix, address));
-        Self { stream: Stream::Unix(stream), watch: Watch::new(), peer }
+        let passing = Some(Arc::default());
+        Self { stream: Stream::Unix(stream), watch: Watch::new(), peer, passing, takes: false }
     }
 }
 
@@ -143,6 +160,16 @@ impl Socket {
         self.peer.clone()
     }
 
+    /// Returns the descriptors on their way, if the socket can pass them.
+    pub fn passing(&self) -> Option<Arc<Passing>> {
+        self.passing.clone()
+    }
+
+    /// Makes it a socket that takes descriptors. Others discard those that come.
+    pub fn taking(self, passing: Arc<Passing>) -> Self {
+        Self { passing: Some(passing), takes: true, ..self }
+    }
+
     /// Counts bytes that were written.
     fn count_written(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = &written {
@@ -152,13 +179,57 @@ impl Socket {
     }
 }
 
+fn poll_read_passing(
+    stream: &UnixStream,
+    passing: &Passing,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<std::io::Result<()>> {
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        // SAFETY: nothing but values are written to it.
+        let target = unsafe { buf.unfilled_mut() };
+        let room = target.len();
+        match stream.try_io(Interest::READABLE, || passing.read(stream, target)) {
+            Ok((count, has_descriptors)) => {
+                // SAFETY: so many bytes were written.
+                unsafe { buf.assume_init(count) };
+                buf.advance(count);
+                if count < room && count > 0 && !has_descriptors {
+                    // Nothing more is there: this saves a call that would say so.
+                    let _empty = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+                }
+                return Poll::Ready(Ok(()));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+fn poll_write_passing(
+    stream: &UnixStream,
+    passing: &Passing,
+    cx: &mut Context<'_>,
+    parts: &[IoSlice<'_>],
+) -> Poll<std::io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        match stream.try_io(Interest::WRITABLE, || passing.write(stream.as_fd(), parts)) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            written => return Poll::Ready(written),
+        }
+    }
+}
+
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        let Self { stream, watch, peer } = self.get_mut();
+        let Self { stream, watch, peer, passing, takes } = self.get_mut();
         let before = buf.filled().len();
-        let result = match stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        let result = match (stream, passing) {
+            (Stream::Tcp(stream), _) => Pin::new(stream).poll_read(cx, buf),
+            (Stream::Unix(stream), Some(passing)) if *takes => poll_read_passing(stream, passing, cx, buf),
+            (Stream::Unix(stream), _) => Pin::new(stream).poll_read(cx, buf),
         };
         match result {
             Poll::Ready(result) => {
@@ -185,7 +256,10 @@ impl AsyncWrite for Socket {
         socket.watch.write();
         let written = match &mut socket.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Unix(stream) => match socket.passing.as_ref().filter(|passing| passing.is_leaving()) {
+                Some(passing) => poll_write_passing(stream, passing, cx, &[IoSlice::new(buf)]),
+                None => Pin::new(stream).poll_write(cx, buf),
+            },
         };
         socket.count_written(written)
     }
@@ -193,13 +267,16 @@ impl AsyncWrite for Socket {
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        bufs: &[std::io::IoSlice<'_>],
+        bufs: &[IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let socket = self.get_mut();
         socket.watch.write();
         let written = match &mut socket.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Stream::Unix(stream) => match socket.passing.as_ref().filter(|passing| passing.is_leaving()) {
+                Some(passing) => poll_write_passing(stream, passing, cx, bufs),
+                None => Pin::new(stream).poll_write_vectored(cx, bufs),
+            },
         };
         socket.count_written(written)
     }

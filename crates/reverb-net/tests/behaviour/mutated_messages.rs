@@ -34,6 +34,7 @@ fn response() -> SampleResponse {
         signature_token: 1,
         receipt_may_wait: true,
         waited_us: 5,
+        segment: None,
     };
     let payload = Payload::Bytes(vec![7; 16].into());
     SampleResponse { request_id: 1, kind: Some(Kind::Batch(batch)), payload }

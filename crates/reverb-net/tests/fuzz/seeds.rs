@@ -3,12 +3,12 @@
 use crate::common::wire::{chunk, draw, insert, race};
 use prost::Message;
 use reverb_net::replay_v1::proto::{
-    Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, Generation, GetRequest,
-    GetResponse, HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch, Largest, Load,
-    LogStatus, MutateRequest, PeekRequest, PeekResponse, Publication, Race, RaceReport, RateLimiter, ResetRequest,
-    RoomCounted, RoomMessage, RoomReport, SampleRequest, Shard, ShardCounts, Slice, SumsRequest, TableStatus, Tally,
-    Trajectory, Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response, room_message,
-    sample_request,
+    Batch, BatchColumn, CheckpointResponse, Choice, Chunk, Column, ColumnSpec, Failure, FreedSegment, Generation,
+    GetRequest, GetResponse, HelloRequest, HelloResponse, InfoResponse, InsertRequest, InsertResponse, ItemBatch,
+    Largest, Load, LogStatus, MutateRequest, PeekRequest, PeekResponse, Publication, Race, RaceReport, RateLimiter,
+    ResetRequest, RoomCounted, RoomMessage, RoomReport, SampleRequest, Segment, Shard, ShardCounts, Slice, SumsRequest,
+    TableStatus, Tally, Trajectory, Wait, WriteFailure, WriteItem, WriteRequest, WriteResponse, peek_response,
+    room_message, sample_request,
 };
 use reverb_net::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use std::slice::from_ref;
@@ -114,6 +114,7 @@ pub fn sample_requests() -> Vec<Vec<u8>> {
     let received = request(1, sample_request::Kind::Received(true));
     let waiting = request(2, sample_request::Kind::Draw(draw("queue", 12)));
     let cancel = request(2, sample_request::Kind::Cancel(true));
+    let freed = request(0, sample_request::Kind::Freed(FreedSegment { inode: 7, is_retired: true }));
     let mut ahead = draw("table", 1);
     (ahead.ahead, ahead.timeout_ms) = (63, Some(0));
     let ahead = request(3, sample_request::Kind::Draw(ahead));
@@ -132,7 +133,7 @@ pub fn sample_requests() -> Vec<Vec<u8>> {
     vec![
         stream(&[wait(1, 1), wait(2, 1 << 40), cancel.clone()]),
         stream(from_ref(&drawn)),
-        stream(&[drawn.clone(), received.clone(), ahead]),
+        stream(&[drawn.clone(), received.clone(), freed, ahead]),
         stream(&[waiting, drawn, cancel.clone()]),
         stream(&[raced("table", 1), choice(1, &[0, 2]), received]),
         stream(&[raced("table", 1), raced("table", 2), choice(1, &[]), cancel, of_sizes]),
@@ -169,6 +170,7 @@ fn batch() -> Batch {
         signature_token: 1,
         receipt_may_wait: true,
         waited_us: 5,
+        segment: Some(Segment { inode: 7, is_new: true, size: 4096, dropped: vec![1, 2] }),
     }
 }
 

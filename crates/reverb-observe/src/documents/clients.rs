@@ -82,6 +82,7 @@ fn client(peers: &[Arc<Peer>], waits: &[WaitDocument], watched: &Watched) -> Cli
         last_seen: rates().map(|rates| rates.last_seen).max().map(seconds),
         receive_bytes: sum(|peer| &peer.traffic.receive_bytes),
         transmit_bytes: sum(|peer| &peer.traffic.transmit_bytes),
+        shared_bytes: sum(|peer| &peer.traffic.shared_bytes),
         waits,
     }
 }

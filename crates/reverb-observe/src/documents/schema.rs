@@ -55,6 +55,8 @@ pub struct ServerDocument {
     pub cpu_seconds: Option<f64>,
     /// Buffers that are kept for further batches.
     pub buffer_pool_bytes: u64,
+    /// Memory that clients of this host share with the server, where they find the data of their batches.
+    pub shared_bytes: u64,
     /// Number of open connections.
     pub connections: u64,
     /// Bytes received over all connections since the start.
@@ -348,6 +350,8 @@ pub struct ClientDocument {
     pub receive_bytes: u64,
     /// Bytes sent to it.
     pub transmit_bytes: u64,
+    /// Memory that the server shares with it.
+    pub shared_bytes: u64,
     /// What it waits for, longest first.
     pub waits: Vec<ClientWaitDocument>,
 }

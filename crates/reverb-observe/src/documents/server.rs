@@ -40,6 +40,7 @@ pub fn server(replay: &Replay) -> ServerDocument {
         memory_limit_bytes: process::memory_limit(),
         cpu_seconds: process::cpu_seconds(),
         buffer_pool_bytes: reverb_core::pooled_bytes() as u64,
+        shared_bytes: replay.shared.used(),
         connections,
         receive_bytes,
         transmit_bytes,

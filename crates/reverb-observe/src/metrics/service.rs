@@ -15,6 +15,8 @@ const ACCEPTED: Family = Family::plain("reverb_connections_accepted", "Connectio
 const STREAMS: Family = Family::plain("reverb_streams", "Open streams.");
 const RECEIVED: Family = Family::bytes("reverb_network_receive", "Bytes received over all connections.");
 const TRANSMITTED: Family = Family::bytes("reverb_network_transmit", "Bytes sent over all connections.");
+const SHARED: Family =
+    Family::bytes("reverb_shared_memory", "Memory that is shared with clients of this host, for their batches.");
 const CALLS: Family = Family::plain("grpc_server_handled", "Calls and streams that have ended, by method and result.");
 const CHECKPOINTS: Family = Family::plain("reverb_checkpoints", "Checkpoints that were saved, or failed.");
 const CHECKPOINT_IN_PROGRESS: Family =
@@ -50,6 +52,7 @@ pub fn write(writer: &mut Writer<'_>, replay: &Replay, calls: &Calls) -> Result 
     writer.info(&BUILD, &[("version", env!("CARGO_PKG_VERSION")), ("revision", revision)])?;
     write_progress(writer, replay.facts.watched.lock().verdict.progress)?;
     write_connections(writer, &replay.connections)?;
+    gauge(writer, &SHARED, Some(replay.shared.used().into()))?;
     write_calls(writer, calls)?;
     replay.store().map_or(Ok(()), |store| write_checkpoints(writer, &store.status(), store.interval()))
 }

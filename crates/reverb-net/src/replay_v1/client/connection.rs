@@ -15,7 +15,7 @@ use crate::replay_v1::proto::{
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
-use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, SUMS, VERSION, VIEW_ONLY};
+use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, SHARED_MEMORY, SUMS, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::{chunk_to_wire, others_to_wire, slots_from_wire};
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
@@ -62,6 +62,8 @@ pub struct Connection {
     knows_race: bool,
     /// Whether the server keeps the ratio of a table over all shards.
     knows_sums: bool,
+    /// Whether batches may lie in memory that the server shares.
+    pub shares_memory: bool,
     /// The slots of the keys of the server's items.
     pub key_slots: KeySlots,
     inserts: InsertLink,
@@ -130,19 +132,20 @@ impl Connection {
         }
         let has = |capability| hello.capabilities.iter().any(|name| name == capability);
         let (knows_largest, knows_race, knows_sums) = (has(LARGEST_PRIORITY), has(RACE), has(SUMS));
-        let views_only = has(VIEW_ONLY);
         session.set_key_slots(key_slots);
-        let link = connections.add(&place, &hello.server_id, bearer, views_only);
+        let link = connections.add(&place, &hello.server_id, bearer, has(VIEW_ONLY));
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
         let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
-        let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat);
+        let shared = Some(endpoint.max_shared_bytes).filter(|&bytes| bytes > 0 && has(SHARED_MEMORY));
+        let shared = channel.passing().zip(shared);
+        let shares_memory = shared.is_some();
+        let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat, shared);
         link.note_shard(hello.shard.as_mut());
-        let (peer, service) = (peer.to_owned(), service(channel.clone()));
         Ok(Greeting::Connected(Arc::new(Self {
-            peer,
+            peer: peer.to_owned(),
             transport,
-            service,
+            service: service(channel.clone()),
             channel,
             link,
             hello,
@@ -150,6 +153,7 @@ impl Connection {
             knows_largest,
             knows_race,
             knows_sums,
+            shares_memory,
             key_slots,
             inserts,
             samples,

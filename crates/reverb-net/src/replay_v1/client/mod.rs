@@ -9,6 +9,7 @@ mod race_call;
 mod receipts;
 mod sample_answers;
 mod sample_link;
+mod segments;
 mod session;
 mod shard_priorities;
 mod stock_call;

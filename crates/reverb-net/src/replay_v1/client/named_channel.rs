@@ -1,8 +1,10 @@
 //! A channel that names the client and its server in the headers of each call, and says when a proxy has answered.
 
-use crate::replay_v1::headers::{SERVER, SESSION};
+use crate::replay_v1::headers::{SERVER, SESSION, SHARED_BYTES, hex};
 use crate::transport::authorized::Channel;
+use crate::transport::passing::Passing;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
@@ -19,12 +21,14 @@ pub struct NamedChannel {
     server: Option<HeaderValue>,
     /// A header that tells of receipts.
     receipts: Option<(HeaderName, HeaderValue)>,
+    /// Number of bytes of shared memory that a sample stream may use.
+    shared: Option<HeaderValue>,
 }
 
 impl NamedChannel {
     /// Makes the channel for the first call, which finds the server.
     pub fn new(channel: Channel, session: HeaderValue) -> Self {
-        Self { channel, session, server: None, receipts: None }
+        Self { channel, session, server: None, receipts: None, shared: None }
     }
 
     /// Makes the channel for all later calls, which other servers refuse.
@@ -37,6 +41,19 @@ impl NamedChannel {
     #[must_use]
     pub fn with_receipts(&self, name: HeaderName, value: HeaderValue) -> Self {
         Self { receipts: Some((name, value)), ..self.clone() }
+    }
+}
+
+impl NamedChannel {
+    /// Makes the channel for a sample stream that may use so many bytes of shared memory.
+    #[must_use]
+    pub fn with_shared(&self, bytes: u64) -> Self {
+        Self { shared: Some(hex(&bytes.to_be_bytes())), ..self.clone() }
+    }
+
+    /// Returns the descriptors on their way over the connection, if it can pass them.
+    pub fn passing(&self) -> Option<Arc<Passing>> {
+        self.channel.passing()
     }
 }
 
@@ -57,6 +74,9 @@ impl Service<Request<Body>> for NamedChannel {
         }
         if let Some((name, value)) = &self.receipts {
             headers.insert(name.clone(), value.clone());
+        }
+        if let Some(shared) = &self.shared {
+            headers.insert(SHARED_BYTES, shared.clone());
         }
         Answer(self.channel.call(request))
     }

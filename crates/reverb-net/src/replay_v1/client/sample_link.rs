@@ -6,6 +6,7 @@ use super::named_channel::NamedChannel;
 use super::race_call::{RaceCall, RaceRequest};
 use super::receipts::Receipts;
 use super::sample_answers::Answers;
+use super::segments::Segments;
 use super::session::Link;
 use super::stock_call::{StockCall, StockRequest};
 use crate::replay_v1::headers::{SAMPLE_STREAM, hex};
@@ -13,6 +14,7 @@ use crate::replay_v1::proto::{self as replay, Draw, SampleRequest, sample_reques
 use crate::replay_v1::sample_response::{Kind, Payload, SampleResponse};
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::batch_from_wire;
+use crate::transport::passing::Passing;
 use reverb_core::{Buffer, CopiedBatch, Error, Result};
 use reverb_service::Batch;
 use reverb_service::warn;
@@ -29,18 +31,29 @@ pub struct SampleLink {
 }
 
 impl SampleLink {
-    /// Opens the stream in the background.
-    pub fn open(channel: &NamedChannel, peer: &str, link: Arc<Link>, heartbeat: Option<Duration>) -> Self {
+    /// Opens the stream in the background. With `shared`, the data of batches may lie in so many bytes of shared memory at
+    /// most, whose descriptors come with the connection.
+    pub fn open(
+        channel: &NamedChannel,
+        peer: &str,
+        link: Arc<Link>,
+        heartbeat: Option<Duration>,
+        shared: Option<(Arc<Passing>, u64)>,
+    ) -> Self {
         let (peer, of_failures) = (peer.to_owned(), link.clone());
         let (requests, to_send) = mpsc::unbounded_channel();
         let (receipts, task) = Receipts::new(requests.clone());
         link.set_receipts(&receipts);
-        let channel = channel.with_receipts(SAMPLE_STREAM, hex(&receipts.stream.to_be_bytes()));
+        let mut channel = channel.with_receipts(SAMPLE_STREAM, hex(&receipts.stream.to_be_bytes()));
+        let segments = shared.map(|(passing, bytes)| {
+            channel = channel.with_shared(bytes);
+            Segments::new(passing, &requests)
+        });
         let of_stream = Arc::downgrade(&receipts);
         let stream = SharedStream::open(link, heartbeat, (requests, to_send), |requests, calls| async move {
             let _task = task;
             match Answers::open(channel, requests).await {
-                Ok(answers) => read(&calls, answers, &peer, &of_failures, &of_stream).await,
+                Ok(answers) => read(&calls, answers, &peer, &of_failures, &of_stream, segments.as_ref()).await,
                 Err(status) => from_status(&status, &peer),
             }
         });
@@ -95,15 +108,25 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(header: replay::Batch) -> Result<Self> {
+    fn new(mut header: replay::Batch, segments: Option<&Arc<Segments>>) -> Result<Self> {
+        let segment = header.segment.take();
         let (receipt_may_wait, waited) = (header.receipt_may_wait, Duration::from_micros(header.waited_us));
         let (info, layout, signature_token) = batch_from_wire(header)?;
         let too_large =
             || Error::ResourceExhausted(format!("cannot allocate memory for a batch of {} bytes", layout.size_bytes));
-        let buffer = Buffer::try_new(layout.size_bytes).ok_or_else(too_large)?;
+        let (buffer, filled) = match (segment, segments) {
+            (None, _) => (Buffer::try_new(layout.size_bytes).ok_or_else(too_large)?, 0),
+            (Some(_), Some(_)) if layout.has_strings() => {
+                return Err(Error::DataLoss("text lies in shared memory, where its lengths might change".into()));
+            }
+            (Some(segment), Some(segments)) => (segments.open(&segment, layout.size_bytes)?, layout.size_bytes),
+            (Some(_), None) => {
+                return Err(Error::DataLoss("a batch lies in shared memory that was not asked for".into()));
+            }
+        };
         let batch = Batch::new(CopiedBatch { info, layout, buffer }, signature_token);
         let batch = Batch { receipt_may_wait, waited, ..batch };
-        Ok(Self { batch, filled: 0 })
+        Ok(Self { batch, filled })
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
@@ -127,6 +150,7 @@ async fn read(
     peer: &str,
     link: &Link,
     receipts: &Weak<Receipts>,
+    segments: Option<&Arc<Segments>>,
 ) -> Error {
     let mut incoming = HashMap::new();
     loop {
@@ -150,7 +174,7 @@ async fn read(
             link.note_foreign_keys(report.has_foreign_keys);
             link.note_largest(&report.largest);
         }
-        if let Some(result) = take(&mut incoming, response) {
+        if let Some(result) = take(&mut incoming, response, segments) {
             incoming.remove(&request_id);
             // The server takes the samples of a draw back that was withdrawn.
             calls.answer(request_id, result.map_err(|error| link.note(error)));
@@ -159,7 +183,11 @@ async fn read(
 }
 
 /// Processes a message. Returns the answer to a request if this message completes it.
-fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Option<Result<Answer>> {
+fn take(
+    incoming: &mut HashMap<u64, Incoming>,
+    response: SampleResponse,
+    segments: Option<&Arc<Segments>>,
+) -> Option<Result<Answer>> {
     let SampleResponse { request_id, kind, payload } = response;
     match kind {
         Some(Kind::Failure(failure)) => return Some(Err(from_failure(failure))),
@@ -169,7 +197,7 @@ fn take(incoming: &mut HashMap<u64, Incoming>, response: SampleResponse) -> Opti
         }
         Some(Kind::RaceReport(report)) => return Some(Ok(Answer::Report(report))),
         Some(Kind::Stocked(_)) => return Some(Ok(Answer::Stocked)),
-        Some(Kind::Batch(header)) => match Incoming::new(header) {
+        Some(Kind::Batch(header)) => match Incoming::new(header, segments) {
             Ok(begun) => {
                 incoming.insert(request_id, begun);
             }

@@ -6,6 +6,7 @@ mod insert_stream;
 mod last_word;
 mod same_server;
 mod sample_stream;
+mod segments;
 mod service;
 mod sums_stream;
 mod vanished;

@@ -2,6 +2,7 @@
 
 use super::held_races::{Chosen, HeldRaces};
 use super::last_word::end_stopped;
+use super::segments::{PIECE_BYTES, Segments};
 use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
 use super::woken::{Begun, Waited, Woken, wants_answer};
@@ -25,8 +26,6 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tonic::Status;
 
-/// Maximum number of bytes of a batch in one message.
-const PIECE_BYTES: usize = 512 << 10;
 // limit (Draws): draws of a stream that wait or are not yet received | {} | `ResourceExhaustedError`
 /// Maximum number of draws of one stream that wait or are undelivered, with the races that await a choice.
 const MAX_DRAWS: usize = 4096;
@@ -45,6 +44,7 @@ pub fn sample_stream(
     peer: Arc<Peer>,
     heartbeat: Option<Duration>,
     number: Option<u64>,
+    segments: Option<Segments>,
     requests: impl Stream<Item = Requested> + Send + Unpin + 'static,
 ) -> ReceiverStream<std::result::Result<SampleResponse, Status>> {
     // A short queue is enough to keep the socket busy. A longer one would only hold memory.
@@ -67,6 +67,7 @@ pub fn sample_stream(
             undelivered: 0,
             held: HeldRaces::default(),
             receipts,
+            segments,
             is_settling: false,
             refused: Vec::new(),
         };
@@ -92,6 +93,8 @@ struct SampleStreamTask {
     held: HeldRaces,
     /// Counts the receipts, if the client answers for them.
     receipts: Option<StreamReceipts>,
+    /// Where the data of batches lies, if the client is of this host.
+    segments: Option<Segments>,
     /// Whether the server is about to stop, and has asked for the last receipts.
     is_settling: bool,
     /// The draws since then. They fail when the server stops, which can then tell whether it will be back.
@@ -230,6 +233,10 @@ impl SampleStreamTask {
             }
             Some(sample_request::Kind::Settled(_)) => {
                 self.receipts.iter_mut().for_each(StreamReceipts::settle);
+                Ok(())
+            }
+            Some(sample_request::Kind::Freed(freed)) => {
+                self.segments.iter_mut().for_each(|segments| segments.take_back(&freed));
                 Ok(())
             }
             // A heartbeat of the client.
@@ -419,15 +426,22 @@ impl SampleStreamTask {
         };
         // Nothing may withdraw this wait, since the samples have no lease yet.
         let stacked = self.held.free_during(decode(decoded, stack)).await;
-        let (gatherer, header) = match stacked {
+        let (gatherer, mut header) = match stacked {
             Ok(stacked) => stacked,
             Err(error) => return self.fail(request_id, &error).await,
         };
         let mut remaining = gatherer.remaining();
+        let has_strings = gatherer.layout().has_strings();
         let gatherer = Arc::new(Mutex::new(gatherer));
         let lease = Lease::new(table, gatherer.clone());
         self.undelivered += lease.samples();
         self.leases.insert(request_id, lease);
+        if let Some(segments) = self.segments.as_mut().filter(|_| !has_strings) {
+            header.segment = segments.gather(&gatherer, remaining).await;
+        }
+        if header.segment.is_some() {
+            return self.answer(request_id, Kind::Batch(header)).await;
+        }
         let mut kind = Some(Kind::Batch(header));
         loop {
             let piece = remaining.min(PIECE_BYTES);
@@ -456,113 +470,4 @@ impl SampleStreamTask {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tables::{Recorder, Told, chunk_of, here, items, queue};
-    use reverb_core::{Codec, DType, Layout, NewItem, Trajectory};
-    use reverb_service::Transport;
-    use reverb_service::decoding::{ITEMS_AT_ONCE, turn};
-    use tokio_stream::wrappers::UnboundedReceiverStream;
-
-    /// The connection may end before the task has seen the receipt that arrived just before.
-    #[tokio::test]
-    async fn receipts_sent_just_before_the_connection_ends_count() {
-        // The task selects at random among what is ready.
-        for _ in 0..64 {
-            let table = queue("queue", 10);
-            assert!(matches!(table.insert(items([1, 2]), here()), Call::Done(Ok(()))));
-            let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
-            let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
-            let (requests, stream) = mpsc::unbounded_channel();
-            let mut answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
-            let send = |kind| requests.send(Ok(SampleRequest { request_id: 1, kind: Some(kind) })).unwrap();
-            let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
-            send(sample_request::Kind::Draw(draw));
-            assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
-            assert_eq!(table.status().info.undelivered_samples, Some(1));
-
-            send(sample_request::Kind::Received(true));
-            drop((answers, requests));
-            while table.status().info.undelivered_samples > Some(0) {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(table.with_table(|table| table.len()), 1, "the sample went back");
-        }
-    }
-
-    /// A draw of the stream that still waits would draw the items of its leases, which have just come back.
-    #[tokio::test]
-    async fn draws_that_wait_end_before_the_leases_of_their_stream() {
-        for ends_with_error in [false, true] {
-            let table = queue("queue", 10);
-            assert!(matches!(table.insert(items([1, 2]), here()), Call::Done(Ok(()))));
-            let changes = Recorder::of(&table);
-            let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
-            let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
-            let (requests, stream) = mpsc::unbounded_channel();
-            let mut answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
-            let draw = |count| Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
-            for (request_id, count) in [(1, 2), (2, 1)] {
-                let kind = Some(sample_request::Kind::Draw(draw(count)));
-                requests.send(Ok(SampleRequest { request_id, kind })).unwrap();
-            }
-            assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
-            while table.status().info.waiting_samples < Some(1) {
-                tokio::task::yield_now().await;
-            }
-            changes.take();
-            if ends_with_error {
-                requests.send(Err(Status::cancelled("gone"))).unwrap();
-            } else {
-                drop((answers, requests));
-            }
-            while table.with_table(|table| table.len()) < 2 {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(changes.take(), [Told::Back(2), Told::Back(1)]);
-        }
-    }
-
-    /// The only thread of the runtime waits for the table's lock.
-    #[test]
-    fn other_tasks_go_on_while_a_large_draw_is_made() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let _context = runtime.enter();
-        let table = queue("queue", 10);
-        let replay = Replay::new(vec![table.clone()], 1 << 20).unwrap();
-        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
-        let (requests, stream) = mpsc::unbounded_channel();
-        let _answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
-        let count = ITEMS_AT_ONCE as u64 + 1;
-        let draw = Draw { table: "queue".into(), at_least: count, at_most: count, ..Draw::default() };
-        table.with_table(|_| {
-            requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();
-            for _ in 0..3 {
-                let (done, is_done) = std::sync::mpsc::channel();
-                runtime.spawn(async move { done.send(()) });
-                is_done.recv_timeout(Duration::from_secs(20)).expect("the task does not run");
-            }
-        });
-    }
-
-    #[tokio::test]
-    async fn a_draw_from_a_large_compressed_chunk_waits_for_its_turn() {
-        let table = queue("queue", 10);
-        let layout = Layout::new(2048, [(DType::UInt8, smallvec::smallvec![1024], 0)]).unwrap();
-        let chunk = Arc::new(chunk_of(layout, vec![1; 2 << 20]).compress(Codec::Lz4, &[]));
-        let trajectory = Trajectory::rows(chunk, 0, 1).unwrap();
-        let item = NewItem { key: 1, priority: 1.0, takes_largest: false, others: None, times_sampled: 0, trajectory };
-        assert!(matches!(table.insert(vec![item], here()), Call::Done(Ok(()))));
-        let replay = Replay::new(vec![table], 8 << 20).unwrap();
-        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
-        let (requests, stream) = mpsc::unbounded_channel();
-        let mut answers = sample_stream(replay, peer, None, None, UnboundedReceiverStream::new(stream));
-        let room = turn(u64::MAX).await;
-        let draw = Draw { table: "queue".into(), at_least: 1, at_most: 1, ..Draw::default() };
-        requests.send(Ok(SampleRequest { request_id: 1, kind: Some(sample_request::Kind::Draw(draw)) })).unwrap();
-        let early = tokio::time::timeout(Duration::from_millis(200), answers.next()).await;
-        assert!(early.is_err(), "the chunk was decoded without room");
-        drop(room);
-        assert!(matches!(answers.next().await.unwrap().unwrap().kind, Some(Kind::Batch(_))));
-    }
-}
+mod tests;

@@ -4,11 +4,12 @@ use super::bench_stream::bench_stream;
 use super::insert_stream::insert_stream;
 use super::same_server::SameServer;
 use super::sample_stream::sample_stream;
+use super::segments::Segments;
 use super::sums_stream::sums_stream;
 use super::write_stream::write_stream;
 use crate::grpc::caller::{Audited, may_only_view, token_of};
 use crate::grpc::service::{in_background, max_request_bytes, mutate, open, peer_of, reset};
-use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, number_of};
+use crate::replay_v1::headers::{SAMPLE_STREAM, SESSION, SHARED_BYTES, number_of};
 use crate::replay_v1::proto::{
     BenchRequest, BenchResponse, CheckpointRequest, CheckpointResponse, ConfigureRequest, ConfigureResponse,
     GetRequest, GetResponse, HelloRequest, HelloResponse, InfoRequest, InfoResponse, InsertRequest, InsertResponse,
@@ -18,10 +19,11 @@ use crate::replay_v1::proto::{
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
-use crate::replay_v1::version::{CAPABILITIES, VERSION, VIEW_ONLY};
+use crate::replay_v1::version::{CAPABILITIES, SHARED_MEMORY, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::{
     changes_from_wire, got_to_wire, largest_to_wire, newer_to_wire, peeked_to_wire, shard_to_wire, status_to_wire,
 };
+use crate::transport::socket::Introduced;
 use reverb_core::Error;
 use reverb_observe::documents::observed;
 use reverb_service::get::{get, newer};
@@ -89,13 +91,14 @@ impl ReplayService for Router {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
         let peer = peer_of(&request);
         let of_caller = may_only_view(&request).then_some(VIEW_ONLY);
+        let shares = (self.replay.shared.limit_of_one() > 0).then_some(SHARED_MEMORY);
         let HelloRequest { version, client_name, .. } = request.into_inner();
         if version == 0 {
             return Err(to_status(&Error::invalid("version must be at least 1, got 0")));
         }
         peer.introduce(&client_name);
         Ok(Response::new(HelloResponse {
-            capabilities: CAPABILITIES.into_iter().chain(of_caller).map(String::from).collect(),
+            capabilities: CAPABILITIES.into_iter().chain(of_caller).chain(shares).map(String::from).collect(),
             version: version.min(VERSION),
             server_id: self.replay.id().to_vec().into(),
             max_message_size: self.replay.max_message_size(),
@@ -113,7 +116,12 @@ impl ReplayService for Router {
     async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
         let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
         let number = number_of(request.metadata().get(SAMPLE_STREAM.as_str()).map(|value| value.as_bytes()));
-        Ok(Response::new(sample_stream(self.replay.clone(), peer, heartbeat, number, request.into_inner())))
+        let shared = number_of(request.metadata().get(SHARED_BYTES.as_str()).map(|value| value.as_bytes()));
+        let passing = request.extensions().get::<Introduced>().and_then(|introduced| introduced.passing.clone());
+        let segments = passing.zip(shared);
+        let segments =
+            segments.and_then(|(passing, asked)| Segments::new(passing, self.replay.clone(), peer.clone(), asked));
+        Ok(Response::new(sample_stream(self.replay.clone(), peer, heartbeat, number, segments, request.into_inner())))
     }
 
     async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {

@@ -6,6 +6,7 @@ mod refusals;
 
 use super::count_calls::METHODS;
 use crate::grpc::caller::Caller;
+use crate::transport::socket::Introduced;
 use guarded::Guarded;
 use needs::Needs;
 use refusals::status_of;
@@ -42,7 +43,7 @@ impl CheckCalls {
     /// Lets a call in. `None` means a caller that needs not be known.
     fn admit(&self, request: &Request<Body>) -> Result<Option<Caller>, Refusal> {
         let method = self.calls.find(request.uri().path());
-        let peer = request.extensions().get::<Arc<Peer>>();
+        let peer = request.extensions().get().map(|introduced: &Introduced| &introduced.peer);
         let values = request.headers().get_all(AUTHORIZATION).into_iter().map(|value| value.as_bytes());
         let admit = |needs| self.access.admit(values, origin_of(peer), needs, METHODS[method].1);
         let guest = match self.needs[method] {
@@ -120,7 +121,7 @@ impl<S> Checked<S> {
         if refusal.reason == Reason::TooMany {
             return;
         }
-        let peer = request.extensions().get::<Arc<Peer>>();
+        let peer = request.extensions().get().map(|introduced: &Introduced| &introduced.peer);
         let (service, method) = METHODS[self.check.calls.find(request.uri().path())];
         let method = format!("{service}/{method}");
         self.check.access.audit().write(
