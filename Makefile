@@ -26,7 +26,7 @@ comma := ,
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-ray test test-rust test-python test-page fuzz crashes asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
-	release-notes figures document-types licences limits sentences table-figures screenshots bench wheel clean
+	release-notes wheels build-wheels prove-wheels release check-packaging figures document-types licences limits sentences table-figures screenshots bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,7 +48,7 @@ define venv
 	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
 endef
 
-$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made:
+$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made .venv-wheels/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
@@ -350,6 +350,36 @@ screenshots: $(TESTED)/.live ## Take the pictures of the live page again; on Deb
 wheel: dist/.built ## Build the wheel into dist/, with its bill of materials beside it
 	@ls dist/*.whl
 
+# What `make wheels` concerns: all platforms, or those that are named.
+PLATFORMS ?=
+UNPROVEN ?=
+# The tests that a wheel is proven by, and in which of the Pythons at hand they run beside the README's programs.
+PROVEN_BY ?= tests/unit tests/behaviour
+PROVEN_ON ?= 3.10 3.13
+
+.venv-wheels/.installed: .venv-wheels/.made packaging/requirements.txt
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) -r packaging/requirements.txt
+	@touch $@
+
+wheels: build-wheels ## Build what this machine can of wheels for all platforms, and the sdist; check them; prove them: minutes
+	@$(MAKE) --no-print-directory prove-wheels
+
+build-wheels: .venv-wheels/.installed
+	.venv-wheels/bin/python packaging/wheel_build.py $(PLATFORMS) --out dist/wheels
+	.venv-wheels/bin/python packaging/wheel_checks.py dist/wheels/*
+	@for wheel in dist/wheels/*linux*.whl; do if [ -f "$$wheel" ]; then \
+		.venv-wheels/bin/auditwheel show "$$wheel" && .venv-wheels/bin/abi3audit --strict "$$wheel" || exit; fi; done
+
+# Not in that environment: the C library may be another, as in a container.
+prove-wheels:
+	$(PYTHON) packaging/wheel_proof.py dist/wheels $(PLATFORMS) --tests $(PROVEN_BY) --tests-on $(PROVEN_ON) \
+		--marks '$(IN_MAIN_VENV) and not alone and not ports'
+	$(PYTHON) packaging/install_matrix.py
+
+release: ## VERSION=0.2.0 make release: files, note and tag, if all agree; UNPROVEN="PLATFORM ..." takes files without a proof
+	@test -n "$(VERSION)" || { echo "name the release: make release VERSION=0.2.0" >&2; exit 2; }
+	$(PYTHON) packaging/release.py $(VERSION) $(addprefix --unproven=,$(UNPROVEN))
+
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb target dist demo-output \
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-wheels target dist demo-output \
 		soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

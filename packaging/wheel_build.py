@@ -1,7 +1,7 @@
 """Builds files of a release: `python packaging/wheel_build.py linux-x86_64 sdist --out dist/wheels`.
 
-What cannot be built on this machine is named with the reason, and is no failure: `make wheels` builds what it can. Linux
-wheels are linked by zig against an old glibc, so any Linux builds them. Those of macOS need its SDK.
+What cannot be built on this machine is named with the reason, and is no failure: `make wheels` builds what it can.
+Wheels for Linux are linked by zig against an old glibc, so any Linux builds them. Those for macOS need its SDK.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The platforms that wheels are for, the files of a release, and what the records in `packaging/records/` say of them."""
+"""The platforms that wheels are for, and what the records in `packaging/records/` say of the files for them."""
 
 import dataclasses
 import hashlib
@@ -51,14 +51,14 @@ PLATFORMS = (
         "Linux x86-64, glibc 2.17 or newer",
         "x86_64-unknown-linux-gnu",
         "manylinux2014",
-        "manylinux_2_17_x86_64.manylinux2014_x86_64",
+        "manylinux2014_x86_64.manylinux_2_17_x86_64",
     ),
     Platform(
         "linux-aarch64",
         "Linux aarch64, glibc 2.17 or newer",
         "aarch64-unknown-linux-gnu",
         "manylinux2014",
-        "manylinux_2_17_aarch64.manylinux2014_aarch64",
+        "manylinux2014_aarch64.manylinux_2_17_aarch64",
     ),
     Platform(
         "musllinux-x86_64",
