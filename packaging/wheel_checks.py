@@ -25,15 +25,19 @@ LICENCES = ("LICENSE", "NOTICE", "THIRD-PARTY-LICENSES.txt")
 SBOM = "reverb-replay.cdx.json"
 
 
-def elf_problems(extension, tag):
+def readelf(path):
+    """What a shared library needs, in the words of `readelf`."""
+    command = ["readelf", "--wide", "--dynamic", "--version-info", str(path)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def elf_problems(text, tag):
     """What an extension of Linux needs and may not.
 
     Args:
-      extension: Path of the shared library.
-      tag: The platform in the name of the wheel. Only those of manylinux and musllinux promise something.
+      text: What `readelf` says of it.
+      tag: The platform in the name of the wheel. Only those of manylinux and musllinux promise something of glibc.
     """
-    command = ["readelf", "--wide", "--dynamic", "--version-info", str(extension)]
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     libraries = re.findall(r"\(NEEDED\).*\[(.+)\]", text)
     versions = {tuple(map(int, found.split("."))) for found in re.findall(r"Name: GLIBC_([\d.]+)", text)}
     if tag.startswith("musllinux") and versions:
@@ -79,7 +83,7 @@ def wheel_problems(path):
         if extensions != ["reverb/_rust.abi3.so"]:
             problems.append(f"has these extensions, and not the one: {extensions}")
         elif "linux" in matched[2]:
-            problems += elf_problems(pathlib.Path(wheel.extract(extensions[0], folder)), matched[2])
+            problems += elf_problems(readelf(wheel.extract(extensions[0], folder)), matched[2])
     return problems
 
 

@@ -129,10 +129,13 @@ def run_programs(python, environment):
 def tests(python, wheel, paths, marks):
     """Runs tests in an environment with what they need: numbers of those that passed and failed."""
     run([python, "-m", "pip", "install", "--quiet", f"{wheel}[test,cli]"])
+    # Each worker in a network of its own, as `make test` does it.
+    environment = os.environ | {"REVERB_TEST_NETWORKS": "1" if cut() else ""}
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder, "report.xml")
-        command = [python, "-m", "pytest", *paths, "-m", marks, f"--junitxml={report}", "-q", "--dist", "loadfile"]
-        subprocess.run([*command, "--numprocesses", "2"], cwd=wheel_platforms.ROOT)
+        command = [python, "-m", "pytest", *paths, "-m", marks, f"--junitxml={report}", "-q", "--dist", "worksteal"]
+        workers = str(2 * (os.cpu_count() or 1))
+        subprocess.run([*command, "--numprocesses", workers], cwd=wheel_platforms.ROOT, env=environment)
         [suite] = ElementTree.parse(report).iter("testsuite")
         counts = {name: int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")}
     failed = counts["failures"] + counts["errors"]
