@@ -41,6 +41,8 @@ def unpack(folder):
         "Dir::State": folder / "state",
         "Dir::State::status": folder / "status",
         "Dir::Cache": folder / "cache",
+        # The folder is this user's alone.
+        "APT::Sandbox::User": "root",
     }
     apt = ["apt-get", "-qq", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
     subprocess.run([*apt, "update"], check=True, stdout=subprocess.DEVNULL)

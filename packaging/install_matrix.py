@@ -33,7 +33,7 @@ def seen(record):
     programs = "the programs of README.md" + ("" if any(one["network"] for one in runs) else ", without a network")
     if emulated := runs[0]["emulated"]:
         programs += f", under {emulated} only"
-    tests = [f"{one['passed']} tests on {one['python']}" for one in runs if one["passed"]]
+    tests = [f"{one['passed']} of {' and '.join(record['tests'])} on {one['python']}" for one in runs if one["passed"]]
     return ", ".join(one["python"] for one in runs), "; ".join([programs, *tests])
 
 

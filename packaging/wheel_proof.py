@@ -205,6 +205,7 @@ def record(platform_, path, options):
         "sources": wheel_platforms.sources(),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "on": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver()) or 'no glibc'}",
+        "tests": options.tests,
         "runs": runs,
     }
     options.records.mkdir(parents=True, exist_ok=True)

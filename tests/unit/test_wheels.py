@@ -134,7 +134,7 @@ def test_classifiers_are_what_ran_here_or_elsewhere_but_not_what_was_emulated():
 
 
 def test_the_matrix_says_what_never_ran():
-    record = {"bytes": 1_000_000, "date": "2026-01-02"}
+    record = {"bytes": 1_000_000, "date": "2026-01-02", "tests": ["tests/a", "tests/b"]}
     records = {
         "linux-x86_64": record | {"runs": [RUN, RUN | {"python": "3.13.0", "passed": 7}]},
         "linux-aarch64": record | {"runs": [RUN | {"emulated": "qemu-user 7.2", "network": True}]},
@@ -145,7 +145,7 @@ def test_the_matrix_says_what_never_ran():
     }
     words = {one.name: f"| {one.words}" for one in wheel_platforms.PLATFORMS}
     assert (
-        "1.0 MB | 3.10.13, 3.13.0 | the programs of README.md, without a network; 7 tests on 3.13.0 (2026-01-02) |"
+        "1.0 MB | 3.10.13, 3.13.0 | the programs of README.md, without a network; 7 of tests/a and tests/b on 3.13.0 (2026-01-02) |"
         in (rows[words["linux-x86_64"]])
     )
     assert "the programs of README.md, under qemu-user 7.2 only (2026" in rows[words["linux-aarch64"]]
