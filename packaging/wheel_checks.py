@@ -101,7 +101,7 @@ def sdist_problems(path):
         wanted = (*LICENCES, f"packaging/{SBOM}", "Cargo.lock", "README.md")
         problems = [f"lacks {one}" for one in wanted if not (root / one).is_file()]
         # It lacks the benchmarks, so cargo removes what they alone need from its lock file, and must change no version.
-        known = ["cargo", "metadata", "--format-version=1", "--offline", "--quiet"]
+        known = ["cargo", "metadata", "--format-version=1", "--quiet"]
         ran = subprocess.run(known, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ran.returncode:
             problems.append(f"cargo does not understand it: {ran.stderr.strip()}")
