@@ -190,7 +190,7 @@ def sdist_proved(sources, options):
 
 
 def record(platform_, path, options):
-    """Proves a file, as far as this machine can, and writes its record."""
+    """Proves a file, as far as this machine can, and returns its record."""
     runs = []
     if platform_.name == "sdist":
         runs = sdist_proved(path, options)
@@ -198,7 +198,8 @@ def record(platform_, path, options):
         runs = proved(path, options)
     elif platform_.name == "linux-aarch64":
         runs = emulated.proved(path, lambda python, environment: run_programs(python, os.environ | environment))
-    document = {
+    print(f"{platform_.name}: {'ran on ' + ', '.join(one['python'] for one in runs) if runs else 'built, never run'}")
+    return {
         "file": path.name,
         "sha256": wheel_platforms.sha256(path),
         "bytes": path.stat().st_size,
@@ -208,9 +209,6 @@ def record(platform_, path, options):
         "tests": options.tests,
         "runs": runs,
     }
-    options.records.mkdir(parents=True, exist_ok=True)
-    (options.records / f"{platform_.name}.json").write_text(json.dumps(document, indent=1) + "\n")
-    print(f"{platform_.name}: {'ran on ' + ', '.join(one['python'] for one in runs) if runs else 'built, never run'}")
 
 
 def main():
@@ -227,12 +225,17 @@ def main():
     parser.add_argument("--tests-on", nargs="*", default=[], metavar="3.N", help="on these Pythons")
     parser.add_argument("--marks", default="", help="which of the tests")
     options = parser.parse_args()
+    documents = {}
     for name in options.platforms or wheel_platforms.BY_NAME:
         path = options.folder.resolve() / wheel_platforms.BY_NAME[name].file(wheel_platforms.version())
         if path.is_file():
-            record(wheel_platforms.BY_NAME[name], path, options)
+            documents[name] = record(wheel_platforms.BY_NAME[name], path, options)
         elif options.platforms:
             sys.exit(f"{path} is missing")
+    # All of them at the end: tests compare the records with documents, which are written after this.
+    options.records.mkdir(parents=True, exist_ok=True)
+    for name, document in documents.items():
+        (options.records / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     return None
 
 
