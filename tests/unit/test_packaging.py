@@ -1,9 +1,9 @@
 import importlib.metadata
-import importlib.util
 import json
 import pathlib
 import re
 
+import components
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -53,24 +53,16 @@ def test_the_wheel_has_the_licences_of_its_crates_and_its_bill_of_materials():
 def test_licences_and_the_bill_of_materials_name_the_same_crates():
     listed = re.findall(r"^(\S+ \S+): \S", LICENSES.read_text(), re.MULTILINE)
     document = json.loads(SBOM.read_text())
-    components = {component["bom-ref"]: component for component in document["components"]}
-    names = {ref: f"{component['name']} {component['version']}" for ref, component in components.items()}
-    assert listed == [names[ref] for ref, component in components.items() if "hashes" in component]
-    assert {"tokio", "pyo3", "zstd-sys", "reverb-core"} <= {component["name"] for component in components.values()}
+    listed_crates = {component["bom-ref"]: component for component in document["components"]}
+    names = {ref: f"{component['name']} {component['version']}" for ref, component in listed_crates.items()}
+    assert listed == [names[ref] for ref, component in listed_crates.items() if "hashes" in component]
+    assert {"tokio", "pyo3", "zstd-sys", "reverb-core"} <= {component["name"] for component in listed_crates.values()}
     lock = (ROOT / "Cargo.lock").read_text()
-    for component in components.values():
+    for component in listed_crates.values():
         assert f'name = "{component["name"]}"\nversion = "{component["version"]}"\n' in lock
     ours = document["metadata"]["component"]["bom-ref"]
-    assert {entry["ref"] for entry in document["dependencies"]} == {ours, *components}
-    assert {ref for entry in document["dependencies"] for ref in entry["dependsOn"]} == set(components)
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("components", ROOT / "packaging/components.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    assert {entry["ref"] for entry in document["dependencies"]} == {ours, *listed_crates}
+    assert {ref for entry in document["dependencies"] for ref in entry["dependsOn"]} == set(listed_crates)
 
 
 class Crates:
@@ -98,7 +90,7 @@ def crates(tmp_path):
     return Crates(tmp_path)
 
 
-def test_only_what_is_linked_is_listed(script, crates):
+def test_only_what_is_linked_is_listed(crates):
     crates.add(
         "reverb-python", [("b", None), ("macro", None), ("tool", "build"), ("check", "dev")], license="Apache-2.0"
     )
@@ -107,51 +99,51 @@ def test_only_what_is_linked_is_listed(script, crates):
     crates.add("macro", [("syn", None)], kind="proc-macro")
     for name in ("syn", "tool", "check", "unused"):
         crates.add(name)
-    components = script.Components(crates.known)
-    assert [package["name"] for package in components.of_others()] == ["a", "b"]
-    text = script.licenses(components)
+    linked = components.Components(crates.known)
+    assert [package["name"] for package in linked.of_others()] == ["a", "b"]
+    text = components.licenses(linked)
     assert "\na 1.2.3+a: MIT\nb 1.2.3+a: MIT\n" in text
     assert "text of a" in text
     lock = "".join(f'name = "{one}"\nversion = "1.2.3+a"\nsource = "x"\nchecksum = "{one}{one}"\n' for one in "ab")
-    document = json.loads(script.sbom(components, lock))
+    document = json.loads(components.sbom(linked, lock))
     [first, second, _] = document["components"]
     assert (first["purl"], first["hashes"][0]["content"]) == ("pkg:cargo/a@1.2.3%2Ba", "aa")
     assert {"ref": first["purl"], "dependsOn": [second["purl"]]} in document["dependencies"]
 
 
-def test_a_text_that_crates_share_stands_once(script, crates):
+def test_a_text_that_crates_share_stands_once(crates):
     crates.add("reverb-python", [("a", None), ("b", None)])
     crates.add("a", LICENSE="the same  \r\ntext\n")
     crates.add("b", COPYING="the same\ntext")
-    text = script.licenses(script.Components(crates.known))
+    text = components.licenses(components.Components(crates.known))
     assert text.count("the same\ntext\n") == 1
     assert "\na 1.2.3+a\nb 1.2.3+a\n" in text
 
 
 @pytest.mark.parametrize("license", ["Apache-2.0", "MIT OR Apache-2.0", "Apache-2.0 / MIT", "MIT/Apache-2.0"])
-def test_apache_is_chosen_and_only_notices_are_repeated(script, crates, license):
+def test_apache_is_chosen_and_only_notices_are_repeated(crates, license):
     crates.add("reverb-python", [("a", None)])
     crates.add("a", license=license, LICENSE="long text", NOTICE="made by a")
-    text = script.licenses(script.Components(crates.known))
+    text = components.licenses(components.Components(crates.known))
     assert "\na 1.2.3+a: Apache-2.0\n" in text
     assert "made by a" in text
     assert "long text" not in text
 
 
-def test_all_texts_of_a_crate_count_where_several_licences_hold(script, crates):
+def test_all_texts_of_a_crate_count_where_several_licences_hold(crates):
     crates.add("reverb-python", [("a", None)])
     crates.add("a", license="Apache-2.0 AND BSD-3-Clause", LICENSE="one", LICENSE_bsd="two")
-    text = script.licenses(script.Components(crates.known))
+    text = components.licenses(components.Components(crates.known))
     assert "\na 1.2.3+a: Apache-2.0 AND BSD-3-Clause\n" in text
     assert "\none\n" in text
     assert "\ntwo\n" in text
 
 
-def test_a_crate_without_a_text_has_that_of_its_repository_or_is_refused(script, crates):
+def test_a_crate_without_a_text_has_that_of_its_repository_or_is_refused(crates):
     crates.add("reverb-python", [("a", None), ("b", None)])
     crates.add("a")
     crates.add("b", LICENSE="of the repository")
-    assert "\na 1.2.3+a\nb 1.2.3+a\n" in script.licenses(script.Components(crates.known))
+    assert "\na 1.2.3+a\nb 1.2.3+a\n" in components.licenses(components.Components(crates.known))
     crates.known["packages"][2]["license"] = "Zlib"
     with pytest.raises(SystemExit, match=r"a 1\.2\.3\+a \(MIT\) has no text of its licence"):
-        script.licenses(script.Components(crates.known))
+        components.licenses(components.Components(crates.known))
