@@ -1,6 +1,5 @@
 """Base class of the writers that send in the background: waiting for confirmations, and closing."""
 
-import datetime
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -137,7 +136,7 @@ class FlushingWriter:
             self.sender.flush(but_last, seconds)
         except DeadlineExceededError as error:
             # The reason, followed by the text of dm-reverb.
-            text = f"{what} call did not complete within provided timeout of {datetime.timedelta(seconds=seconds or 0)}"
+            text = f"{what} call did not complete within provided timeout of {_as_clock(seconds or 0)}"
             raise DeadlineExceededError(f"{error}\n{text}") from None
 
     @property
@@ -213,3 +212,12 @@ def as_seconds(timeout_ms: int | None, timeout: float | None) -> float | None:
     if milliseconds < 0:
         raise ValueError(f"timeout_ms must be None or >= 0, got {timeout_ms}")
     return milliseconds / 1000
+
+
+def _as_clock(seconds: float) -> str:
+    """Seconds as a timedelta shows them. Writers that the end of the interpreter flushes cannot make one: CPython 3.13.0
+    crashes there."""
+    whole, millionths = divmod(round(seconds * 1e6), 10**6)
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" + (f".{millionths:06}" if millionths else "")
