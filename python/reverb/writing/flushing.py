@@ -215,8 +215,10 @@ def as_seconds(timeout_ms: int | None, timeout: float | None) -> float | None:
 
 
 def _as_clock(seconds: float) -> str:
-    """Seconds as a timedelta shows them. Writers that the end of the interpreter flushes cannot make one: CPython 3.13.0
-    crashes there."""
+    """Seconds as a timedelta shows them.
+
+    CPython 3.13.0 crashes where a timedelta is made as the interpreter ends, when writers are flushed.
+    """
     whole, millionths = divmod(round(seconds * 1e6), 10**6)
     minutes, second = divmod(whole, 60)
     hours, minute = divmod(minutes, 60)
