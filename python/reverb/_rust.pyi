@@ -52,6 +52,7 @@ __all__ = [
     "checkpoint_verify_log",
     "descriptor_set",
     "end_log",
+    "end_threads",
     "health",
     "importance_weights",
     "limiter_rule",
@@ -85,6 +86,9 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
 
     Writers without unconfirmed items are left out.
     """
+
+def end_threads() -> None:
+    """Keeps other threads in calls of the extension from now on. For interpreter exit, which ends threads amid a call."""
 
 def end_log() -> None:
     """Logs no further events, and waits for those under way. For interpreter exit, which ends threads that log."""

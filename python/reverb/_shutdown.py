@@ -28,6 +28,8 @@ class Stage(enum.IntEnum):
     SERVERS = 4
     # Events of all that come before are logged.
     LOG = 5
+    # From here on, threads that wait in this package do not come back: the interpreter would end them there.
+    THREADS = 6
 
 
 _hooks: dict[Stage, list[tuple[Callable[[], None], Callable[[], bool] | None]]] = {}

@@ -7,6 +7,7 @@ use crate::nest::{flatten_and_hash, joined_path, path};
 use crate::records::RAGGED;
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
 use crate::strided::copy_small;
+use crate::without_gil::without_gil;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
@@ -546,6 +547,6 @@ fn nest_of(object: &Bound<'_, PyAny>) -> Option<&'static str> {
 fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
     let columns: Vec<&[u8]> = leaves.iter().map(|leaf| leaf.value().bytes).collect();
     let assemble = || layout.assemble(&columns);
-    let data = if layout.held_bytes() > DETACH_BYTES { py.detach(assemble) } else { assemble() };
+    let data = if layout.held_bytes() > DETACH_BYTES { without_gil(py, assemble) } else { assemble() };
     Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)
 }

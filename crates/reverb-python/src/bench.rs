@@ -3,6 +3,7 @@
 use crate::endpoint::PyEndpoint;
 use crate::errors::PyReverbResult;
 use crate::runtime::{deadline, wait};
+use crate::without_gil::without_gil;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_net::client::{Bench, BenchHold, Client};
@@ -31,6 +32,6 @@ impl BenchTable {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.held.lock().take()));
+        without_gil(py, || drop(self.held.lock().take()));
     }
 }

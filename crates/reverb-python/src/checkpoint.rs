@@ -4,6 +4,7 @@ use crate::errors::PyReverbResult;
 use crate::runtime::wait;
 use crate::sampled_batch::SampledBatch;
 use crate::table::Table;
+use crate::without_gil::without_gil;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -63,7 +64,7 @@ impl Checkpointer {
     /// What a server with these tables would load, and which options its tables would then have.
     fn plan(&self, py: Python<'_>, tables: Vec<PyRef<'_, Table>>) -> PyReverbResult<Planned> {
         let tables: Vec<_> = tables.iter().map(|table| table.handle.clone()).collect();
-        let plan = py.detach(|| checkpoint::Plan::new(&self.options, &tables))?;
+        let plan = without_gil(py, || checkpoint::Plan::new(&self.options, &tables))?;
         let options = |options: Vec<checkpoint::OptionTexts>| -> Vec<_> {
             options.into_iter().map(|option| (option.name, option.here, option.saved, option.used)).collect()
         };
@@ -141,7 +142,7 @@ impl CheckpointReader {
         count: usize,
         squeeze_time: bool,
     ) -> PyReverbResult<Option<SampledBatch>> {
-        let batch = py.detach(|| self.reader.batch(table, first, count, squeeze_time))?;
+        let batch = without_gil(py, || self.reader.batch(table, first, count, squeeze_time))?;
         let Some(read) = batch else { return Ok(None) };
         Ok(Some(SampledBatch::stored(py, read.batch, read.inserted_at)?))
     }
@@ -162,13 +163,13 @@ fn info<'py>(py: Python<'py>, status: &reverb_service::TableStatus) -> Bound<'py
 /// The checkpoints in a folder, newest first.
 #[pyfunction]
 pub fn checkpoint_list(py: Python<'_>, root: PathBuf) -> PyReverbResult<Vec<PathBuf>> {
-    Ok(py.detach(|| checkpoint::list(&root))?)
+    Ok(without_gil(py, || checkpoint::list(&root))?)
 }
 
 /// The definitions of the tables of a checkpoint.
 #[pyfunction]
 pub fn checkpoint_summary(py: Python<'_>, path: PathBuf) -> PyReverbResult<Described<'_>> {
-    let summary = py.detach(|| Summary::read(&path))?;
+    let summary = without_gil(py, || Summary::read(&path))?;
     Ok(describe(py, summary))
 }
 

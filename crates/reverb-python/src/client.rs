@@ -10,6 +10,7 @@ use crate::key_check::{self, KnownKeys, compare_keys};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
+use crate::without_gil::without_gil;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -48,7 +49,7 @@ pub fn parts(py: Python<'_>, found: Vec<Found>) -> PyReverbResult<Vec<Part<'_>>>
 #[pyfunction]
 pub fn wait_for_streams(py: Python<'_>, timeout: f64) {
     let limit = Duration::try_from_secs_f64(timeout).unwrap_or_default();
-    py.detach(|| reverb_net::client::wait_for_streams(Instant::now() + limit));
+    without_gil(py, || reverb_net::client::wait_for_streams(Instant::now() + limit));
 }
 
 /// A client of one server.
@@ -368,7 +369,7 @@ impl Client {
     fn disconnect(&self, py: Python<'_>) -> PyReverbResult<()> {
         self.closing.close();
         let is_driven = self.client.transport().is_some_and(|transport| transport != Transport::SameProcess);
-        py.detach(|| {
+        without_gil(py, || {
             self.client.disconnect();
             self.background.disconnect();
             // Tells the server at once that the connection has ended.
@@ -426,7 +427,7 @@ impl Client {
     ) -> PyReverbResult<T> {
         self.closing.check(py)?;
         // Over a connection nothing is done yet, and the GIL is let go once, to wait.
-        let started = if self.client.is_near() { py.detach(start) } else { start() };
+        let started = if self.client.is_near() { without_gil(py, start) } else { start() };
         match started {
             Started::Done(result) => Ok(result?),
             Started::Waiting(WaitsFor::ThisProcess, rest) => wait(py, self.closing.or(rest)),
@@ -511,7 +512,7 @@ fn begin<'a>(
         return Ok(start());
     }
     let runtime = runtime()?;
-    Ok(py.detach(|| {
+    Ok(without_gil(py, || {
         let _context = runtime.1.enter();
         start()
     }))

@@ -3,6 +3,7 @@
 use crate::array_in::{DETACH_BYTES, Leaf, batch_leaves};
 use crate::array_out::columns_to_arrays;
 use crate::errors::PyReverbResult;
+use crate::without_gil::without_gil;
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -67,11 +68,11 @@ impl Frames {
             return Ok(frames.add_values(&values, rows, &priorities)?);
         }
         // The GIL is released before waiting for a lock that another thread holds.
-        Ok(py.detach(|| self.frames.lock().add_values(&values, rows, &priorities))?)
+        Ok(without_gil(py, || self.frames.lock().add_values(&values, rows, &priorities))?)
     }
 
     fn sample(&self, py: Python<'_>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<SampledFrames> {
-        let (frames, probabilities, layout, buffer) = py.detach(|| {
+        let (frames, probabilities, layout, buffer) = without_gil(py, || {
             let mut held = self.frames.lock();
             let (frames, probabilities) = held.draw(count, steps)?;
             let (layout, buffer) = held.gather(&frames, steps, &prefix)?;
@@ -94,12 +95,12 @@ impl Frames {
         prefix: Vec<usize>,
     ) -> PyReverbResult<Bound<'py, PyList>> {
         let frames = frame_ids(&segments, &ids)?;
-        let (layout, buffer) = py.detach(|| self.frames.lock().gather(&frames, steps, &prefix))?;
+        let (layout, buffer) = without_gil(py, || self.frames.lock().gather(&frames, steps, &prefix))?;
         Ok(PyList::new(py, columns_to_arrays(py, &layout.columns, Arc::new(buffer))?)?)
     }
 
     fn priorities<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
-        let priorities = py.detach(|| self.frames.lock().priorities())?;
+        let priorities = without_gil(py, || self.frames.lock().priorities())?;
         Some(PyArray1::from_vec(py, priorities))
     }
 
@@ -116,7 +117,7 @@ impl Frames {
             let (got, expected) = (priorities.len(), frames.len());
             return Err(Error::invalid(format!("expected {expected} priorities, got {got}")).into());
         }
-        Ok(py.detach(|| self.frames.lock().update_priorities(&frames, &priorities))?)
+        Ok(without_gil(py, || self.frames.lock().update_priorities(&frames, &priorities))?)
     }
 }
 

@@ -39,6 +39,7 @@ mod signature;
 mod strided;
 mod table;
 mod tokens;
+mod without_gil;
 mod writer;
 
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -95,6 +96,7 @@ mod _rust {
         server::Server,
         table::{Table, limiter_rule},
         tokens::tokens_of_text,
+        without_gil::end_threads,
         writer::session::{WriterSession, unconfirmed},
         writer::{BatchedWriter, ColumnHistory, PatternReader, PatternWriter, RowWriter, TrajectoryWriter},
     };

@@ -1,6 +1,7 @@
 //! Sends warnings of the crates below to Python's `logging`, logger `reverb`, and keeps them for the live page. Lines of
 //! the audit go to the logger `reverb.audit`, in their order.
 
+use crate::without_gil::without_gil;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
@@ -58,7 +59,7 @@ pub fn end_log(py: Python<'_>) {
     // The threads of a parent process do not exist here.
     if fork::generation() == 0 {
         let until = Instant::now() + END_TIME;
-        py.detach(|| {
+        without_gil(py, || {
             while SENDING.load(SeqCst) > 0 && Instant::now() < until {
                 std::thread::sleep(END_PAUSE);
             }

@@ -1,6 +1,7 @@
 //! The runtime of the process, and the functions through which every Python call waits.
 
 use crate::errors::PyReverbResult;
+use crate::without_gil::without_gil;
 use arc_swap::ArcSwapOption;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result, fork};
@@ -104,7 +105,7 @@ pub fn wait_driving<T: Send>(
     };
     if result.is_err() {
         // Tells the server that the call was withdrawn.
-        py.detach(|| driver.drive().map(|driving| driving.flush()))?;
+        without_gil(py, || driver.drive().map(|driving| driving.flush()))?;
     }
     result
 }
@@ -121,7 +122,7 @@ async fn turn<T>(work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
 /// Waits without the GIL, turn by turn, and reacts to Ctrl-C between two of them.
 fn wait_in_turns<T: Send>(py: Python<'_>, mut turn: impl FnMut() -> Result<Option<T>> + Send) -> PyReverbResult<T> {
     loop {
-        match py.detach(&mut turn)? {
+        match without_gil(py, &mut turn)? {
             Some(result) => return Ok(result),
             None => py.check_signals()?,
         }

@@ -5,6 +5,7 @@ use crate::durability::Durable;
 use crate::errors::PyReverbResult;
 use crate::runtime::{http_runtime, runtime, wait};
 use crate::table::Table;
+use crate::without_gil::without_gil;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::{Error, MAX_SHARDS};
@@ -152,7 +153,7 @@ struct StoppedWithoutGil(Option<HttpServer>);
 impl Drop for StoppedWithoutGil {
     fn drop(&mut self) {
         if let Some(http) = self.0.take() {
-            Python::attach(|py| py.detach(|| drop(http)));
+            Python::attach(|py| without_gil(py, || drop(http)));
         }
     }
 }
@@ -209,7 +210,7 @@ impl Server {
             replay.set_store(opened.clone());
             restored_from = wait(py, restore(opened, replay.clone())).inspect_err(|_| release_folder(&replay))?;
         }
-        let server = py.detach(|| {
+        let server = without_gil(py, || {
             let http = http.0.take();
             CoreServer::start(runtime.1.handle(), replay.clone(), &options, http)
         });
@@ -237,11 +238,11 @@ impl Server {
                 return Err(Error::invalid(format!("end: {expected}, got {other:?}")).into());
             }
         };
-        Ok(py.detach(|| self.server.lock().end(end))?)
+        Ok(without_gil(py, || self.server.lock().end(end))?)
     }
 
     fn reload(&self, py: Python<'_>) {
-        py.detach(|| self.server.lock().reload());
+        without_gil(py, || self.server.lock().reload());
     }
 
     #[staticmethod]

@@ -2,6 +2,7 @@
 
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::signature::{FlatSpec, to_signature};
+use crate::without_gil::without_gil;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use reverb_core::{Error, RateLimiterConfig, SelectorKind, Table as CoreTable, TableConfig};
@@ -63,26 +64,26 @@ impl Table {
 
     fn can_sample(&self, py: Python<'_>, n: i64) -> PyReverbResult<bool> {
         check_count("num_samples", n)?;
-        Ok(py.detach(|| self.handle.with_table(|table| table.can_sample(n))))
+        Ok(without_gil(py, || self.handle.with_table(|table| table.can_sample(n))))
     }
 
     fn can_insert(&self, py: Python<'_>, n: i64) -> PyReverbResult<bool> {
         check_count("num_inserts", n)?;
-        Ok(py.detach(|| self.handle.with_table(|table| table.can_insert(n))))
+        Ok(without_gil(py, || self.handle.with_table(|table| table.can_insert(n))))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let status = py.detach(|| self.handle.status());
+        let status = without_gil(py, || self.handle.status());
         PyBytes::new(py, &info_bytes(&status.info))
     }
 
     fn status<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let status = py.detach(|| self.handle.status());
+        let status = without_gil(py, || self.handle.status());
         PyBytes::new(py, &status_bytes(&status))
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.handle.close());
+        without_gil(py, || self.handle.close());
     }
 }
 

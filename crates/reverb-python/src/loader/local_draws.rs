@@ -6,6 +6,7 @@ use crate::batch_maker::BatchMaker;
 use crate::client::Client;
 use crate::draw::Draw;
 use crate::errors::PyReverbResult;
+use crate::without_gil::without_gil;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::gather::BatchLayout;
@@ -145,7 +146,7 @@ impl Source {
         let copied = match self.takes_all {
             true => {
                 let used = self.layout.lock().take();
-                py.detach(|| sample_copied(&replay, table, request, used))
+                without_gil(py, || sample_copied(&replay, table, request, used))
             }
             false => None,
         };

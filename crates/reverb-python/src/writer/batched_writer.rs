@@ -7,6 +7,7 @@ use crate::array_in::LeafRows;
 use crate::client::Client;
 use crate::errors::PyReverbResult;
 use crate::priorities::Priority;
+use crate::without_gil::without_gil;
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -152,7 +153,7 @@ impl BatchedWriter {
         let priorities = priorities.map(|priorities| priorities.of(self.num_envs, &self.session));
         let mut items = Vec::new();
         // The lock is taken without the GIL, so that no thread waits for one while it holds the other.
-        let (appended, made) = py.detach(|| {
+        let (appended, made) = without_gil(py, || {
             let mut envs = self.envs.lock();
             match self.append_rows(&mut envs, &rows, &present) {
                 Ok(()) => (Ok(()), self.make_items(&mut envs, &present, &ends, priorities.as_deref(), &mut items)),

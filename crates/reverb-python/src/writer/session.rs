@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::priorities::Priority;
 use crate::runtime::{deadline, runtime, wait};
+use crate::without_gil::without_gil;
 use numpy::PyArray1;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
@@ -59,7 +60,7 @@ type UnconfirmedItems = (String, BTreeMap<String, usize>, usize);
 /// What the writers of this process have not confirmed.
 #[pyfunction]
 pub fn unconfirmed(py: Python<'_>) -> Vec<UnconfirmedItems> {
-    let all = py.detach(reverb_net::client::writer::unconfirmed);
+    let all = without_gil(py, reverb_net::client::writer::unconfirmed);
     let writers = all.into_iter().map(|one| (one.address, by_name(&one.items), one.bytes));
     writers.collect()
 }
@@ -200,7 +201,7 @@ impl WriterSession {
             return Ok(());
         }
         let runtime = runtime()?;
-        let must_report = py.detach(|| self.session.push(runtime.1.handle(), items))?;
+        let must_report = without_gil(py, || self.session.push(runtime.1.handle(), items))?;
         if must_report { self.report(py) } else { Ok(()) }
     }
 
