@@ -88,7 +88,7 @@ def unconfirmed() -> list[tuple[str, dict[str, int], int]]:
     """
 
 def end_threads() -> None:
-    """Keeps other threads in calls of the extension from now on. For interpreter exit, which ends threads amid a call."""
+    """Keeps other threads in calls of the extension. For interpreter exit, which ends threads amid a call."""
 
 def end_log() -> None:
     """Logs no further events, and waits for those under way. For interpreter exit, which ends threads that log."""
