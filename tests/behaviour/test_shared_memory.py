@@ -1,6 +1,7 @@
 """Batches in memory that a server shares with clients of its host."""
 
 import contextlib
+import gc
 import os
 import socket
 import subprocess
@@ -47,7 +48,8 @@ def shared_of(server):
 
 
 def mappings():
-    """Number of segments that this process has mapped, of servers of it or as a client."""
+    """Number of segments that this process has mapped, of servers of it or as a client. Those of earlier tests may go."""
+    gc.collect()
     with open("/proc/self/maps") as maps:
         return sum("memfd:reverb" in line for line in maps)
 
@@ -165,12 +167,12 @@ def test_segments_that_are_not_used_any_more_are_dropped(start):
 
 
 def test_nothing_is_left_when_the_client_closes(start):
-    before = mappings(), descriptors()
+    before = mappings()
     server, client = start_filled(start)
     client.server_info()
     opened = descriptors()
     kept = [check(client.sample_batch("table", BATCH)) for _ in range(5)]
-    assert mappings() >= 10, "each segment is mapped twice, since both ends are in this process"
+    assert mappings() >= before + 10, "each segment is mapped twice, since both ends are in this process"
     assert descriptors() <= opened + 2, "descriptors are closed once their segments are mapped"
     client.close()
     del client
@@ -179,7 +181,7 @@ def test_nothing_is_left_when_the_client_closes(start):
         assert (data == data[:, :1]).all()
     del kept, data
     server.stop()
-    eventually(lambda: mappings() == before[0])
+    eventually(lambda: mappings() <= before)
 
 
 @contextlib.contextmanager
@@ -210,7 +212,7 @@ def test_nothing_is_left_of_a_client_that_is_killed(start):
     with process(CHILD, f"unix:{server.unix_path}") as child:
         assert child.stdout.readline() == "drawn\n"
         assert shared_of(server) >= 4 * BATCH_BYTES
-    eventually(lambda: (shared_of(server), mappings()) == (0, before))
+    eventually(lambda: shared_of(server) == 0 and mappings() <= before)
     check(own.sample_batch("table", BATCH))
 
 
@@ -229,15 +231,16 @@ SERVER = """
 
 
 def test_arrays_outlive_a_server_that_is_killed():
+    before = mappings()
     with process(SERVER) as child:
         client = reverb.Client(f"unix:{child.stdout.readline().strip()}")
         kept = [check(client.sample_batch("table", BATCH)) for _ in range(3)]
-        assert mappings() == 3
+        assert mappings() == before + 3
         copies = [data.copy() for data in kept]
     assert all(np.array_equal(data, copy) for data, copy in zip(kept, copies, strict=True))
     client.close()
     del kept, client
-    eventually(lambda: mappings() == 0)
+    eventually(lambda: mappings() <= before)
 
 
 def test_arrays_of_a_forked_child_never_change():
