@@ -48,7 +48,7 @@ def shared_of(server):
 
 
 def mappings():
-    """Number of segments that this process has mapped, of servers of it or as a client. Those of earlier tests may go."""
+    """Number of segments that this process has mapped, of its servers or as a client. Those of earlier tests may go."""
     gc.collect()
     with open("/proc/self/maps") as maps:
         return sum("memfd:reverb" in line for line in maps)
