@@ -5,6 +5,7 @@ import re
 
 import example_support
 import pytest
+from behaviour_support import make_table
 
 pytest.importorskip("gymnasium")
 pytestmark = pytest.mark.ports
@@ -52,9 +53,11 @@ def test_the_recipe_runs(program, tmp_path):
     assert "learned" in run(program, tmp_path)
 
 
-def test_the_first_program_of_the_readme_runs(tmp_path):
-    (program,) = FENCE.findall((ROOT / "README.md").read_text())
-    assert "(256, 4) 1.0\n1000 items; see them at http://localhost:" in run(program, tmp_path)
+def test_the_programs_of_the_readme_run(start, tmp_path):
+    of_client, whole = FENCE.findall((ROOT / "README.md").read_text())
+    server, _ = start(make_table("replay", sampler="uniform"))
+    assert run(of_client.replace("localhost:8000", f"localhost:{server.port}"), tmp_path) == "(32, 4)\n"
+    assert "(256, 4) 1.0\n1000 items; see them at http://localhost:" in run(whole, tmp_path)
 
 
 def test_the_snippets_of_the_guide_run_in_order_in_one_file(tmp_path):
