@@ -4,8 +4,11 @@ import pathlib
 import re
 
 import example_support
+import numpy as np
 import pytest
 from behaviour_support import make_table
+
+import reverb
 
 pytest.importorskip("gymnasium")
 pytestmark = pytest.mark.ports
@@ -55,7 +58,8 @@ def test_the_recipe_runs(program, tmp_path):
 
 def test_the_programs_of_the_readme_run(start, tmp_path):
     of_client, whole = FENCE.findall((ROOT / "README.md").read_text())
-    server, _ = start(make_table("replay", sampler="uniform"))
+    signature = {"observation": reverb.TensorSpec((4,), np.float32)}
+    server, _ = start(make_table("replay", sampler="uniform", signature=signature))
     assert run(of_client.replace("localhost:8000", f"localhost:{server.port}"), tmp_path) == "(32, 4)\n"
     assert "(256, 4) 1.0\n1000 items; see them at http://localhost:" in run(whole, tmp_path)
 
