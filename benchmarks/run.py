@@ -49,7 +49,7 @@ AREAS = {
     "operations": operations,
 }
 
-SIDES = ("ours", "reference", "cpprb", "flashbax", "torchrl", "tensorflow", "base")
+SIDES = ("ours", "reference", "cpprb", "flashbax", "torchrl", "torch", "tensorflow", "base")
 
 
 def main():
@@ -88,7 +88,8 @@ def parse():
     parser.add_argument("--cpprb", help="one that has cpprb 11")
     parser.add_argument("--flashbax", help="one that has flashbax, and JAX for CPUs")
     parser.add_argument("--tensorflow", help="one that has this package and TensorFlow 2.15")
-    parser.add_argument("--torchrl", help="one that has torchrl; ours then needs PyTorch, too")
+    parser.add_argument("--torchrl", help="one that has TorchRL")
+    parser.add_argument("--torch", help="one that has this package and TensorDict")
     parser.add_argument("--base", help="one that has an older version of this package, for `operations`")
     parser.add_argument("--out", type=pathlib.Path, default=here / "results")
     parser.add_argument("--name", help="of the record; `full` or `quick` unless given")
