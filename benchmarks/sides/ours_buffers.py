@@ -9,7 +9,7 @@ import reverb
 from reverb import rate_limiters, selectors
 from reverb.tensor_spec import TensorSpec
 from sides import buffering
-from sides.buffering import *  # noqa: F403 - a worker looks its calls up here
+from sides.buffering import buffer_work
 
 __all__ = ["buffer_setup", "buffer_work", "make_table", "table_setup"]
 
