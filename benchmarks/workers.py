@@ -56,7 +56,11 @@ class Sides:
                 self.missing[side] = "not installed"
                 continue
             source = PROBE.format(package=PACKAGES[side], distribution=DISTRIBUTIONS[side])
-            done = subprocess.run([python, "-c", source], capture_output=True, text=True, check=False)
+            try:
+                done = subprocess.run([python, "-c", source], capture_output=True, text=True, check=False)
+            except OSError as error:
+                self.missing[side] = str(error)
+                continue
             if done.returncode:
                 self.missing[side] = (done.stderr.strip().splitlines() or ["its interpreter does not start"])[-1]
             else:
