@@ -37,9 +37,9 @@ CONFIGURATIONS = {
 
 
 def run(sides, quick):
-    rounds, seconds = (3, 0.1) if quick else (7, 0.3)
+    rounds, seconds = (2, 0.05) if quick else (7, 0.3)
     for name, configuration in CONFIGURATIONS.items():
-        payload, capacity = configuration["payload"], configuration["capacity"] // (10 if quick else 1)
+        payload, capacity = configuration["payload"], configuration["capacity"] // (100 if quick else 1)
         setups = dict.fromkeys(configuration["sides"], "buffer_setup")
         needed_gb = len(sides.here(*setups)) * capacity * payloads.bytes_of(payload) / 1e9
         for table, exponent in TABLES.items():

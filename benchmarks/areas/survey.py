@@ -14,7 +14,7 @@ SERVED = ("ours", "reference")
 
 
 def run(sides, quick):
-    rounds, seconds = (3, 0.05) if quick else (7, 0.2)
+    rounds, seconds = (2, 0.05) if quick else (7, 0.2)
     setups = {side: "table_setup" if side in SERVED else "buffer_setup" for side in buffers.PEERS}
     for table, exponent in buffers.TABLES.items():
         setup = {"payload": "transition", "capacity": SIZE, "exponent": exponent}
