@@ -27,7 +27,7 @@ comma := ,
 .PHONY: help demo demo-ray test test-rust test-python test-page fuzz crashes asan tsan soak kills test-all $(addprefix test-,$(ELSEWHERE)) \
 	check check-format check-clippy check-crates check-licences check-python check-page check-changelog changelog \
 	release-notes wheels build-wheels prove-wheels release check-packaging figures document-types licences limits sentences \
-	table-figures screenshots docs bench wheel clean
+	table-figures screenshots docs bench bench-peers bench-report wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,7 +49,7 @@ define venv
 	@$(1)/bin/python -m pip install $(PIP_FLAGS) --upgrade pip
 endef
 
-$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made .venv-docs/.made .venv-wheels/.made:
+$(VENV)/.made $(TESTED)/.made .venv-torch/.made .venv-jax/.made .venv-torchrl/.made .venv-flashbax/.made .venv-docs/.made .venv-wheels/.made:
 	$(call venv,$(@D),$(PYTHON))
 	@touch $@
 
@@ -139,6 +139,18 @@ PROGRAMS := tests/programs/requirements
 
 .venv-cpprb/.installed: .venv-cpprb/.made
 	.venv-cpprb/bin/python -m pip install $(PIP_FLAGS) 'cpprb==11.*'
+	@touch $@
+
+# With this package, whose buffer with TorchRL's methods is measured beside TorchRL's own.
+.venv-torchrl/.installed: .venv-torchrl/.made dist/.built
+	$(call install,dist,tensordict,'torchrl==0.14.*')
+
+.venv-flashbax/.installed: .venv-flashbax/.made
+	.venv-flashbax/bin/python -m pip install $(PIP_FLAGS) 'flashbax==0.1.*' 'jax[cpu]>=0.4.34,<1'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(BIN)/python -m pip install $(PIP_FLAGS) 'gymnasium>=1.0,<2'
 	@touch $@
 
 # --- The main job ----------------------------------------------------------------------------------------------
@@ -324,13 +336,24 @@ check-changelog: $(TESTED)/.installed
 
 # --- The rest --------------------------------------------------------------------------------------------------
 
-bench: $(VENV)/.installed ## Measure, beside dm-reverb 0.14 and cpprb 11 where python3.11 is; see benchmarks/README.md
-	$(BIN)/python -m pip install $(PIP_FLAGS) 'matplotlib>=3.8,<4' 'gymnasium>=1.0,<2'
-	@if ! python3.11 --version >/dev/null 2>&1; then echo "SKIPPED dm-reverb and cpprb: they need python3.11 on PATH"; \
-	else $(MAKE) --no-print-directory .venv-reference/.installed .venv-cpprb/.installed; fi
-	$(BIN)/python benchmarks/run.py --reference .venv-reference/bin/python --cpprb .venv-cpprb/bin/python \
-		$(if $(filter-out 0,$(QUICK)),--quick)
-	$(BIN)/python benchmarks/report.py
+# What cannot be installed is left out, and named. The environments that have this package as well get the wheel as it is.
+bench: $(VENV)/.installed ## Measure, beside dm-reverb where python3.11 is, and what bench-peers has installed
+	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "SKIPPED environments: Gymnasium was not installed, see above"
+	@if ! python3.11 --version >/dev/null 2>&1; then echo "SKIPPED dm-reverb: it needs python3.11 on PATH"; \
+	else $(MAKE) --no-print-directory .venv-reference/.installed || echo "SKIPPED dm-reverb: it was not installed, see above"; fi
+	@for each in torchrl tensorflow; do if [ -e .venv-$$each/.installed ]; then \
+		$(MAKE) --no-print-directory .venv-$$each/.installed || exit; fi; done
+	$(BIN)/python benchmarks/run.py $(if $(filter-out 0,$(QUICK)),--quick)
+
+bench-peers: ## Install what bench measures beside ours: cpprb where python3.11 is, TorchRL with PyTorch, Flashbax
+	@peers="torchrl flashbax"; status=0; \
+	if python3.11 --version >/dev/null 2>&1; then peers="cpprb $$peers"; \
+	else echo "SKIPPED cpprb: it needs python3.11 on PATH"; fi; \
+	for peer in $$peers; do $(MAKE) --no-print-directory .venv-$$peer/.installed || { status=1; \
+		echo "$$peer was not installed, see above: it needs a network, and wheels for this Python" >&2; }; done; exit $$status
+
+bench-report: ## Write the tables and plots of the newest records into README.md, benchmarks/ and docs/figures/
+	$(PYTHON) benchmarks/report.py
 
 changelog: $(TESTED)/.installed ## Print the notes on changes since the last release, from changelog.d/
 	@$(TESTED_BIN)/towncrier build --draft --version next
@@ -410,5 +433,5 @@ release: ## VERSION=0.2.0 make release: files, note and tag, if all agree; UNPRO
 	$(PYTHON) packaging/release.py $(VERSION) $(addprefix --unproven=,$(UNPROVEN))
 
 clean: ## Remove everything that was built or installed here
-	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-docs .venv-wheels \
-		target dist site demo-output soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules
+	rm -rf .venv .venv-test .venv-reference .venv-tensorflow .venv-torch .venv-jax .venv-ray .venv-cpprb .venv-torchrl .venv-flashbax \
+		.venv-docs .venv-wheels target dist site demo-output soak.jsonl .pytest_cache .mypy_cache .ruff_cache $(PAGE)/node_modules

@@ -4,8 +4,8 @@ import ctypes
 import gc
 import sys
 
-from areas import survey
-from sides import ours_side
+from areas import buffers, survey
+from sides import buffering, ours_buffers
 
 # Before counting; the first calls load modules and fill pools.
 WARM_UP = 50
@@ -15,16 +15,14 @@ def main():
     calls = int(sys.argv[1])
     counter = ctypes.CDLL(None)
     gc.disable()
-    for table, exponent in (("uniform", None), ("prioritized", survey.EXPONENT)):
-        ours_side.stop()
-        ours_side.survey_setup(survey.SIZE, exponent)
-        for work, count in [("add", count) for count in survey.ADDS] + [("sample", count) for count in survey.SAMPLES]:
-            call = ours_side.survey_call(work, count, exponent is not None)
+    for table, exponent in buffers.TABLES.items():
+        ours_buffers.table_setup("transition", survey.SIZE, exponent)
+        for work, count in survey.WORKS:
+            call = buffering.call_of(work, count)
             repeat(call, WARM_UP)
             counter.start_counting()
             repeat(call, calls)
             counter.end_counting(f"survey {table}, {work} {count}".encode())
-    ours_side.stop()
 
 
 def repeat(call, times):

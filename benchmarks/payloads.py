@@ -2,6 +2,13 @@
 
 import numpy as np
 
+STATE = {
+    "observation": ((4,), "float32"),
+    "step_count": ((1,), "int64"),
+    "done": ((1,), "bool"),
+    "terminated": ((1,), "bool"),
+    "truncated": ((1,), "bool"),
+}
 # Columns by name: shape and dtype of one step.
 PAYLOADS = {
     "0.4 kB": {"x": ((100,), "float32")},
@@ -20,6 +27,13 @@ PAYLOADS = {
         "act": ((), "int32"),
         "rew": ((), "float32"),
         "discount": ((), "float32"),
+    },
+    # What TorchRL's collector makes of CartPole.
+    "frames": {
+        "action": ((), "int64"),
+        **STATE,
+        **{f"next.{name}": column for name, column in STATE.items()},
+        "next.reward": ((1,), "float32"),
     },
 }
 

@@ -1,92 +1,98 @@
-"""Writes the newest records, or given ones, into `README.md` as tables, and draws their plot.
+"""Writes the tables and plots of the records, or of given ones: `make bench-report`.
 
-Each area is shown from the newest record that has it.
+The tables of the project's README and at the top of `README.md` in this folder, and the plots, show one record: the
+newest that has the areas they need. Below, each area is shown from the newest record that has it.
 
-python benchmarks/report.py [benchmarks/results/<date>-<name>.json ...]
+python benchmarks/report.py [--check] [benchmarks/results/<date>-<name>.json ...]
 """
 
 import argparse
 import json
+import os
 import pathlib
+import sys
 
-HERE = pathlib.Path(__file__).parent
-START, END = "<!-- results: written by report.py -->", "<!-- end of results -->"
-NAMES = {
-    "ours": "ours",
-    "reference": "dm-reverb 0.14",
-    "cpprb": "cpprb 11",
-    "numpy": "bare gather",
-    "flashbax": "Flashbax",
-    "torchrl": "TorchRL",
-    "tensorflow": "ours in TensorFlow",
-    "base": "ours, older",
-}
+import plots
+import summary
+from summary import NAMES, short, table_of
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+FIGURES = ROOT / "docs/figures"
+SHORT = "<!-- in short: written by `make bench-report` -->", "<!-- end of in short -->"
+RESULTS = "<!-- results: written by `make bench-report` -->", "<!-- end of results -->"
 ROADS = {"same_process": "same process", "unix": "Unix socket", "tcp": "TCP"}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=pathlib.Path, nargs="*", help="all but quick ones unless given")
-    by_area = newest_by_area(parser.parse_args().record or sorted(HERE.glob("results/*.json")))
-    text = "\n\n".join(sections(by_area))
-    readme = HERE / "README.md"
-    before, rest = readme.read_text().split(START)
-    after = rest.split(END)[1]
-    readme.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}")
-    print(readme)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a file is not as it would be written"
+    )
+    options = parser.parse_args()
+    records = read(options.record or sorted(HERE.glob("results/*.json")))
+    old = [path for path, text in written(records).items() if not path.exists() or path.read_text() != text]
+    if not options.check:
+        for path, text in written(records).items():
+            path.write_text(text)
+    for path in old:
+        print(path.relative_to(ROOT))
+    if options.check and old:
+        sys.exit("these files are not as the records are: run `make bench-report`")
 
 
-def newest_by_area(paths):
-    """Returns, for each area, the path and the content of the record to show."""
-    records = [(path, json.loads(path.read_text())) for path in paths]
+def read(paths):
+    """Returns the paths and contents of records, the oldest first, without quick ones."""
+    records = [(path.resolve(), json.loads(path.read_text())) for path in paths]
     records = sorted((found for found in records if not found[1]["quick"]), key=lambda found: found[1]["date"])
     if not records:
-        raise SystemExit("no record but quick ones in benchmarks/results: run benchmarks/run.py first")
-    return {result["area"]: (path, record) for path, record in records for result in record["results"]}
+        sys.exit("no record but quick ones in benchmarks/results: run `make bench` first")
+    return records
+
+
+def written(records):
+    """Returns the texts of all files that show the records, by their paths."""
+    by_area = {
+        result["area"]: (path, record)
+        for path, record in records
+        for result in record["results"]
+        if result["area"] in SECTIONS
+    }
+    main, ours = ROOT / "README.md", HERE / "README.md"
+    files = {main: main.read_text(), ours: filled(ours.read_text(), RESULTS, "\n\n".join(sections(by_area)))}
+    full = [
+        (path, record) for path, record in records if {result["area"] for result in record["results"]} >= summary.AREAS
+    ]
+    if full:
+        path, record = full[-1]
+        files[main] = filled(files[main], SHORT, in_short(path, record, main, summary.ROWS))
+        files[ours] = filled(files[ours], SHORT, in_short(path, record, ours, summary.ROWS + summary.MORE_ROWS))
+        files.update((FIGURES / name, picture) for name, picture in plots.of(record).items())
+    return files
+
+
+def filled(text, marks, content):
+    """Returns a text with other content between two marks."""
+    before, rest = text.split(marks[0])
+    return f"{before}{marks[0]}\n\n{content}\n\n{marks[1]}{rest.split(marks[1])[1]}"
+
+
+def in_short(path, record, document, rows):
+    link = os.path.relpath(path, document.parent)
+    facts = summary.facts(record, summary.sides_of(record))
+    return f"[One record]({link}): {facts}\n\n{table_of(*summary.of(record, rows))}"
 
 
 def sections(by_area):
     sources = dict(by_area.values())
     for path, record in sources.items():
-        machine = record["machine"]
         areas = ", ".join(f"`{area}`" for area, (source, _) in by_area.items() if source == path)
-        yield (
-            f"{areas}: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']:g} GB; memcpy "
-            f"{machine['memcpy_gb_per_s']} GB/s, loopback {machine['loopback_gb_per_s']} GB/s; {record['date'][:10]}. "
-            f"Versions: {'; '.join(f'{NAMES[side]}: {spelled(found)}' for side, found in record['versions'].items())}. "
-            f"Record: [`{path.name}`](results/{path.name}), made by `{record['command']}`."
-        )
-    if "network" in by_area:
-        path, record = by_area["network"]
-        plot = path.with_suffix(".png")
-        draw(record, plot)
-        yield f"![Items a second by payload and road](results/{plot.name})"
-    for area, make in (
-        ("survey", survey),
-        ("network", network),
-        ("leaves", leaves),
-        ("memory", memory),
-        ("scale", scale),
-        ("imports", imports),
-        ("checkpoints", checkpoints),
-        ("environments", environments),
-        ("datasets", datasets),
-        ("protocols", protocols),
-        ("loaders", loaders),
-        ("buffers", buffers),
-        ("operations", operations),
-        ("stalls", stalls),
-        ("open_length", open_length),
-        ("torchrl", torchrl),
-        ("aio_loop", aio_loop),
-        ("tls", tls),
-    ):
+        facts = summary.facts(record, record["versions"])
+        yield f"{areas}: {facts} Record: [`{path.name}`](results/{path.name}), made by `{record['command']}`."
+    for area, make in SECTIONS.items():
         if area in by_area:
             yield make([result for result in by_area[area][1]["results"] if result["area"] == area])
-
-
-def spelled(versions):
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def survey(results):
@@ -210,15 +216,6 @@ def open_length(results):
     return "### A row of 1,000 tokens, its length open or fixed: an insert\n\n" + table_of(header, rows)
 
 
-def torchrl(results):
-    header = ["work", "buffer", "median of a call, µs", "rounds", "TorchRL / this"]
-    rows = []
-    for result in results:
-        rounds = f"{min(result['rounds_us'])} to {max(result['rounds_us'])}"
-        rows.append([result["work"], result["side"], result["median_us"], rounds, f"{result['TorchRL / this']:.2f}"])
-    return "### ReverbReplayBuffer and TorchRL's prioritized buffer\n\n" + table_of(header, rows)
-
-
 def aio_loop(results):
     header = ["road", "phase", "longest step, ms", "p99 of the ticker, ms", "with asyncio.sleep", "ratio", "threads"]
     rows = []
@@ -284,7 +281,7 @@ def datasets(results):
         notes = [side["note"] if side else "" for side in (ours, theirs)]
         rows.append([payload, rate(ours), notes[0], rate(theirs), notes[1], factor])
     title = "### `TrajectoryDataset`, batched, TensorFlow 2.15, over TCP: items/s (MB/s; p50 and p99 of a batch in µs)"
-    return f"{title}\n\n" + table_of(["payload", "ours", "with", "dm-reverb 0.14", "with", "ours / dm-reverb"], rows)
+    return f"{title}\n\n" + table_of(["payload", "ours", "with", NAMES["reference"], "with", "ours / dm-reverb"], rows)
 
 
 def protocols(results):
@@ -380,55 +377,25 @@ def ratio(found, field, over, under):
     return f"{found[over][field] / found[under][field]:.1f} ×"
 
 
-def short(number):
-    """Formats a number with three significant digits."""
-    for limit, unit in ((1e6, " M"), (1e4, " k")):
-        if number >= limit:
-            return f"{number / (1e6 if unit == ' M' else 1e3):.3g}{unit}"
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-
-
-def table_of(header, rows):
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
-def draw(record, path):
-    """Plots batches drawn and items inserted per second by one client, with one bar per road, beside the reference."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    results = [one for one in record["results"] if one["area"] == "network" and one["clients"] == 1]
-    payloads = list(dict.fromkeys(one["payload"] for one in results))
-    panels = (("Drawing batches", "sample_batch", "TrajectoryDataset"), ("Inserting", "insert_batch", "insert"))
-    figure, axes = plt.subplots(1, len(panels), figsize=(11, 4), layout="constrained")
-    for axis, (title, work, theirs) in zip(axes, panels, strict=True):
-        bars = [(f"ours, {name}", "ours", work, road) for road, name in ROADS.items()]
-        bars.append((f"dm-reverb 0.14, {theirs}", "reference", theirs, "tcp"))
-        for offset, (label, side, call, road) in enumerate(bars):
-            heights = [
-                next(
-                    (
-                        one["items_per_s"]
-                        for one in results
-                        if (one["payload"], one["side"], one["work"], one["road"]) == (payload, side, call, road)
-                    ),
-                    0,
-                )
-                for payload in payloads
-            ]
-            if any(heights):
-                axis.bar([x + 0.2 * offset for x in range(len(payloads))], heights, 0.2, label=label)
-        axis.set_yscale("log")
-        axis.set_xticks([x + 0.3 for x in range(len(payloads))], payloads)
-        axis.set_title(f"{title}, one client")
-        axis.set_ylabel("items/s")
-        axis.legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
+SECTIONS = {
+    "survey": survey,
+    "network": network,
+    "leaves": leaves,
+    "memory": memory,
+    "scale": scale,
+    "imports": imports,
+    "checkpoints": checkpoints,
+    "environments": environments,
+    "datasets": datasets,
+    "protocols": protocols,
+    "loaders": loaders,
+    "buffers": buffers,
+    "operations": operations,
+    "stalls": stalls,
+    "open_length": open_length,
+    "aio_loop": aio_loop,
+    "tls": tls,
+}
 
 if __name__ == "__main__":
     main()

@@ -12,6 +12,7 @@ PACKAGES = {
     "cpprb": "cpprb",
     "flashbax": "flashbax",
     "torchrl": "torchrl",
+    "torch": "reverb.frameworks.torchrl",
     "tensorflow": "reverb",
     "base": "reverb",
 }
@@ -21,6 +22,7 @@ DISTRIBUTIONS = {
     "cpprb": "cpprb",
     "flashbax": "flashbax",
     "torchrl": "torchrl",
+    "torch": "reverb-replay",
     "tensorflow": "reverb-replay",
     "base": "reverb-replay",
 }
@@ -28,7 +30,7 @@ PROBE = """
 import importlib.metadata as metadata, json, platform, sys
 import {package}
 versions = {{"python": platform.python_version()}}
-for name in ({distribution!r}, "numpy", "tensorflow"):
+for name in ({distribution!r}, "numpy", "tensorflow", "torch", "tensordict", "jax"):
     try:
         versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -51,10 +53,14 @@ class Sides:
         self.missing = {}
         for side, python in pythons.items():
             if not python:
-                self.missing[side] = "no interpreter was given"
+                self.missing[side] = "not installed"
                 continue
             source = PROBE.format(package=PACKAGES[side], distribution=DISTRIBUTIONS[side])
-            done = subprocess.run([python, "-c", source], capture_output=True, text=True, check=False)
+            try:
+                done = subprocess.run([python, "-c", source], capture_output=True, text=True, check=False)
+            except OSError as error:
+                self.missing[side] = str(error)
+                continue
             if done.returncode:
                 self.missing[side] = (done.stderr.strip().splitlines() or ["its interpreter does not start"])[-1]
             else:

@@ -1,60 +1,81 @@
-"""In-process buffers compared: ours, cpprb's, Flashbax's and TorchRL's.
+"""In-process buffers compared, larger than in `survey`: ours, cpprb's, Flashbax's and TorchRL's.
 
-`survey` is cpprb's own survey. `image` is Flashbax's own benchmark: 500 000 frames of 32 x 32 x 3 bytes, with action,
-reward and discount, in batches of 256. Flashbax's calls are compiled, its state is donated, and the benchmark waits for
-results. `million` is a million transitions, in TorchRL's TensorDicts and in our buffer, which yields tensors here.
+`image` is Flashbax's own benchmark: 500 000 frames of 32 x 32 x 3 bytes, with action, reward and discount, in batches
+of 256. `million` is a million transitions. `frames` are those that TorchRL's collector makes of CartPole, in 12 nested
+columns, as TensorDicts: in TorchRL's buffer, and in ours that has TorchRL's methods.
 """
 
+import machine
+import payloads
 import timing
 
+PEERS = ("ours", "reference", "cpprb", "torchrl", "flashbax")
+# Exponents of priorities.
+TABLES = {"uniform": None, "prioritized": 0.4}
+# What only those with priorities can do.
+UPDATES = (("update", 256), ("learn", 256))
 CONFIGURATIONS = {
-    "survey": {
-        "payload": "transition",
-        "capacity": 4096,
-        "works": ("add 1", "add 101", "sample 32", "sample 256"),
-        # Flashbax's prioritised buffers hold sequences or pairs instead of single frames.
-        "sides": {"uniform": ("ours", "cpprb", "flashbax"), "prioritized": ("ours", "cpprb")},
-    },
     "image": {
         "payload": "image",
         "capacity": 500_000,
-        "works": ("add 1", "add 128", "sample 256"),
-        "sides": {"uniform": ("ours", "cpprb", "flashbax"), "prioritized": ("ours", "cpprb")},
+        "works": (("add", 1), ("add", 128), ("sample", 256)),
+        "sides": ("ours", "cpprb", "torchrl", "flashbax"),
     },
     "million": {
         "payload": "transition",
         "capacity": 1_000_000,
-        "works": ("add 1", "add 256", "sample 32", "sample 256"),
-        "sides": {"uniform": ("ours", "torchrl"), "prioritized": ("ours", "torchrl")},
-        "output": "torch",
+        "works": (("add", 1), ("add", 256), ("sample", 32), ("sample", 256)),
+        "sides": ("ours", "cpprb", "torchrl", "flashbax"),
+    },
+    "frames": {
+        "payload": "frames",
+        "capacity": 100_000,
+        "works": (("add", 1), ("add", 400), ("sample", 256)),
+        "sides": ("torch", "torchrl"),
     },
 }
 
 
 def run(sides, quick):
-    rounds, seconds = (3, 0.1) if quick else (7, 0.3)
+    rounds, seconds = (2, 0.05) if quick else (7, 0.3)
     for name, configuration in CONFIGURATIONS.items():
-        capacity = configuration["capacity"] // (10 if quick and name != "survey" else 1)
-        setup = {"payload": configuration["payload"], "capacity": capacity}
-        if "output" in configuration:
-            setup["output"] = configuration["output"]
-        for table, exponent in (("uniform", None), ("prioritized", 0.4)):
-            workers = {side: sides.worker(side) for side in sides.here(*configuration["sides"][table])}
-            try:
-                if len(workers) == 1 and "output" in setup:
-                    # There is no TorchRL to compare with, and possibly no PyTorch.
-                    continue
-                for worker in workers.values():
-                    worker.call("buffer_setup", exponent=exponent, **setup)
-                for work in configuration["works"]:
-                    kind, count = work.split()
-                    cells = {side: [] for side in workers}
-                    for _ in range(rounds):
-                        for side, worker in workers.items():
-                            cells[side].append(worker.call(f"buffer_{kind}", count=int(count), seconds=seconds))
-                    for side, results in cells.items():
-                        labels = {"side": side, "payload": name, "table": table, "work": work}
-                        yield {**labels, **timing.summary(results)}
-            finally:
-                for worker in workers.values():
-                    worker.end()
+        payload, capacity = configuration["payload"], configuration["capacity"] // (100 if quick else 1)
+        setups = dict.fromkeys(configuration["sides"], "buffer_setup")
+        needed_gb = len(sides.here(*setups)) * capacity * payloads.bytes_of(payload) / 1e9
+        for table, exponent in TABLES.items():
+            labels = {"payload": name, "table": table}
+            # Some sides have twice their data in memory while they are made.
+            if 2 * needed_gb > machine.available_gb():
+                yield {"side": "ours", **labels, "work": "all", "note": "left out: too little memory"}
+                continue
+            setup = {"payload": payload, "capacity": capacity, "exponent": exponent}
+            works = configuration["works"] + (() if exponent is None else UPDATES)
+            for side, work, results in measured(sides, setups, setup, works, rounds, seconds):
+                yield {"side": side, **labels, "work": work, **results}
+
+
+def measured(sides, setups, setup, works, rounds, seconds):
+    """Yields a side, a work such as `add 1`, and its figures. The sides take turns in every round.
+
+    Args:
+      sides: Those that can run.
+      setups: The call that makes its buffer, by side.
+      setup: The arguments of these calls.
+      works: Kinds of work, each with its number of items.
+      rounds: Rounds of each work.
+      seconds: Seconds of each measurement.
+    """
+    workers = {side: sides.worker(side) for side in sides.here(*setups)}
+    try:
+        for side, worker in workers.items():
+            worker.call(setups[side], **setup)
+        for work, count in works:
+            cells = {side: [] for side in workers}
+            for _ in range(rounds):
+                for side, worker in workers.items():
+                    cells[side].append(worker.call("buffer_work", work=work, count=count, seconds=seconds))
+            for side, results in cells.items():
+                yield side, f"{work} {count}", timing.summary(results)
+    finally:
+        for worker in workers.values():
+            worker.end()

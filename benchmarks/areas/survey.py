@@ -1,35 +1,23 @@
-"""cpprb's own survey of replay buffers: one process, 4096 transitions, adds and draws, uniform and prioritized.
+"""cpprb's own survey of replay buffers, with updates of priorities: one process, 4096 transitions.
 
 Our side adds with one `insert_batch` and draws with one `sample_batch`, whose result is a dict of stacked arrays with
-keys and probabilities. Prioritized draws include `importance_weights`, since cpprb computes these too. The reference
-has neither call: it inserts and draws one by one.
+keys and probabilities; prioritized draws include the importance weights on every side but dm-reverb's, which has none
+and whose items are inserted and drawn one by one. Flashbax and TorchRL keep the same columns.
 """
 
-import timing
+from areas import buffers
 
 SIZE = 4096
-EXPONENT = 0.4
-ADDS = (1, 11, 101)
-SAMPLES = (32, 256)
+WORKS = (("add", 1), ("add", 11), ("add", 101), ("sample", 32), ("sample", 256))
+# Those that have a server, which is in the same process here.
+SERVED = ("ours", "reference")
 
 
 def run(sides, quick):
-    rounds, seconds = (3, 0.05) if quick else (7, 0.2)
-    for table, exponent in (("uniform", None), ("prioritized", EXPONENT)):
-        workers = {side: sides.worker(side) for side in sides.here("ours", "cpprb", "reference")}
-        try:
-            for worker in workers.values():
-                worker.call("survey_setup", size=SIZE, exponent=exponent)
-            for work, count in [("add", count) for count in ADDS] + [("sample", count) for count in SAMPLES]:
-                arguments = {"count": count, "seconds": seconds}
-                if work == "sample":
-                    arguments["prioritized"] = exponent is not None
-                cells = {side: [] for side in workers}
-                for _ in range(rounds):
-                    for side, worker in workers.items():
-                        cells[side].append(worker.call(f"survey_{work}", **arguments))
-                for side, results in cells.items():
-                    yield {"side": side, "table": table, "work": f"{work} {count}", **timing.summary(results)}
-        finally:
-            for worker in workers.values():
-                worker.end()
+    rounds, seconds = (2, 0.05) if quick else (7, 0.2)
+    setups = {side: "table_setup" if side in SERVED else "buffer_setup" for side in buffers.PEERS}
+    for table, exponent in buffers.TABLES.items():
+        setup = {"payload": "transition", "capacity": SIZE, "exponent": exponent}
+        works = WORKS if exponent is None else WORKS + buffers.UPDATES
+        for side, work, results in buffers.measured(sides, setups, setup, works, rounds, seconds):
+            yield {"side": side, "table": table, "work": work, **results}

@@ -1,5 +1,6 @@
-"""The side of cpprb 11: its own survey."""
+"""The side of cpprb 11."""
 
+import functools
 import os
 import sys
 
@@ -7,53 +8,36 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import cpprb
 import payloads
-import timing
 
-state = {}
-
-
-def survey_setup(size, exponent):
-    columns = {
-        name: {"shape": shape or 1, "dtype": dtype} for name, (shape, dtype) in payloads.PAYLOADS["transition"].items()
-    }
-    if exponent is None:
-        buffer = cpprb.ReplayBuffer(size, columns)
-    else:
-        buffer = cpprb.PrioritizedReplayBuffer(size, columns, alpha=exponent)
-    buffer.add(**payloads.rows_of("transition", size))
-    state["buffer"] = buffer
+from sides import buffering
+from sides.buffering import *  # noqa: F403 - a worker looks its calls up here
 
 
-def survey_add(count, seconds):
-    buffer, rows = state["buffer"], payloads.rows_of("transition", count)
-    return timing.measure(lambda: buffer.add(**rows), seconds, count, warm_up=10)
+class Buffer:
+    def __init__(self, payload, capacity, exponent):
+        self._columns = payloads.PAYLOADS[payload]
+        columns = {name: {"shape": shape or 1, "dtype": dtype} for name, (shape, dtype) in self._columns.items()}
+        self._is_prioritized = exponent is not None
+        if self._is_prioritized:
+            self._buffer = cpprb.PrioritizedReplayBuffer(capacity, columns, alpha=exponent)
+        else:
+            self._buffer = cpprb.ReplayBuffer(capacity, columns)
+
+    def adder(self, rows):
+        return lambda: self._buffer.add(**rows)
+
+    def drawer(self, count):
+        if self._is_prioritized:  # Returns weights and indices with the batch.
+            return lambda: self._buffer.sample(count, beta=buffering.BETA)
+        return lambda: self._buffer.sample(count)
+
+    def updater(self, priorities):
+        return lambda batch: self._buffer.update_priorities(batch["indexes"], priorities)
+
+    def read(self, batch):
+        # A single number is an array of one here.
+        columns = {name: batch[name].reshape(-1, *shape) for name, (shape, _) in self._columns.items()}
+        return columns, batch.get("indexes")
 
 
-def survey_sample(count, seconds, prioritized):
-    buffer = state["buffer"]
-    if prioritized:  # Returns weights and indices with the batch.
-        return timing.measure(lambda: buffer.sample(count, beta=0.4), seconds, count, warm_up=10)
-    return timing.measure(lambda: buffer.sample(count), seconds, count, warm_up=10)
-
-
-def buffer_setup(payload, capacity, exponent):
-    columns = {
-        name: {"shape": shape or 1, "dtype": dtype} for name, (shape, dtype) in payloads.PAYLOADS[payload].items()
-    }
-    if exponent is None:
-        buffer = cpprb.ReplayBuffer(capacity, columns)
-    else:
-        buffer = cpprb.PrioritizedReplayBuffer(capacity, columns, alpha=exponent)
-    rows = payloads.rows_of(payload, 1000)
-    for _ in range(0, capacity, 1000):
-        buffer.add(**rows)
-    state["buffer"], state["payload"], state["prioritized"] = buffer, payload, exponent is not None
-
-
-def buffer_add(count, seconds):
-    buffer, rows = state["buffer"], payloads.rows_of(state["payload"], count)
-    return timing.measure(lambda: buffer.add(**rows), seconds, count, warm_up=10)
-
-
-def buffer_sample(count, seconds):
-    return survey_sample(count, seconds, state["prioritized"])
+buffer_setup = functools.partial(buffering.set_up, Buffer)

@@ -1,18 +1,13 @@
-"""Our side of the areas `loaders` and `buffers`."""
+"""Our side of the area `loaders`."""
 
 import importlib.util
 
-import numpy as np
 import payloads
 import timing
 
 import reverb
-from reverb.tensor_spec import TensorSpec
 
 __all__ = [
-    "buffer_add",
-    "buffer_sample",
-    "buffer_setup",
     "loader_can",
     "loader_end",
     "loader_load",
@@ -56,25 +51,3 @@ def loader_end():
     for loader in state["loaders"]:
         loader.close()
     state.update(calls={}, loaders=[])
-
-
-def buffer_setup(payload, capacity, exponent, output="numpy"):
-    spec = {name: TensorSpec(shape, np.dtype(dtype)) for name, (shape, dtype) in payloads.PAYLOADS[payload].items()}
-    if exponent is None:
-        buffer = reverb.buffers.UniformBuffer(spec, capacity, output=output)
-    else:
-        buffer = reverb.buffers.PrioritizedBuffer(spec, capacity, exponent=exponent, output=output)
-    rows = payloads.rows_of(payload, 1000)
-    for _ in range(0, capacity, 1000):
-        buffer.add(rows)
-    state["buffer"], state["payload"] = buffer, payload
-
-
-def buffer_add(count, seconds):
-    buffer, rows = state["buffer"], payloads.rows_of(state["payload"], count)
-    return timing.measure(lambda: buffer.add(rows), seconds, count, warm_up=10)
-
-
-def buffer_sample(count, seconds):
-    buffer = state["buffer"]
-    return timing.measure(lambda: buffer.sample(count), seconds, count, warm_up=10)

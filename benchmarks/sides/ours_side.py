@@ -11,65 +11,16 @@ import timing
 from checkpointing import checkpoint_load, checkpoint_make, checkpoint_save  # noqa: F401 - called by name
 
 import reverb
-from reverb import rate_limiters, selectors
-from reverb.tensor_spec import TensorSpec
 from sides import writing
 from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
+from sides.ours_buffers import *  # noqa: F403 - a worker looks its calls up here
+from sides.ours_buffers import make_table
 from sides.ours_environments import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_leaves import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_operations import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_readers import *  # noqa: F403 - a worker looks its calls up here
 
 state = {}
-
-
-def make_table(name, payload, max_size, exponent=None):
-    return reverb.Table(
-        name,
-        selectors.Uniform() if exponent is None else selectors.Prioritized(exponent),
-        selectors.Fifo(),
-        max_size,
-        rate_limiters.MinSize(1),
-        signature={
-            column: TensorSpec(shape, np.dtype(dtype)) for column, (shape, dtype) in payloads.PAYLOADS[payload].items()
-        },
-    )
-
-
-# The survey, all in this process.
-
-
-def survey_setup(size, exponent):
-    table = make_table("table", "transition", size, exponent)
-    state["server"] = server = reverb.Server(tables=[table])
-    state["client"] = client = reverb.Client(f"localhost:{server.port}")
-    for _ in range(0, size, 64):
-        client.insert_batch(payloads.rows_of("transition", 64), {"table": 1.0})
-
-
-def survey_add(count, seconds):
-    return timing.measure(survey_call("add", count, False), seconds, count, warm_up=10)
-
-
-def survey_sample(count, seconds, prioritized):
-    return timing.measure(survey_call("sample", count, prioritized), seconds, count, warm_up=10)
-
-
-def survey_call(work, count, prioritized):
-    """One call of the survey, without arguments; `instructions_worker.py` counts it."""
-    client = state["client"]
-    if work == "add":
-        rows = payloads.rows_of("transition", count)
-        return lambda: client.insert_batch(rows, {"table": 1.0})
-
-    def draw():
-        return client.sample_batch("table", count, squeeze_time=True)
-
-    def draw_weighted():
-        batch = client.sample_batch("table", count, squeeze_time=True)
-        return batch, reverb.importance_weights(batch.info, 0.4)
-
-    return draw_weighted if prioritized else draw
 
 
 # Server and load generators.

@@ -1,10 +1,12 @@
 """The side of dm-reverb 0.14."""
 
+import functools
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import numpy as np
 import payloads
 import tensorflow as tf
 import timing
@@ -12,7 +14,8 @@ from checkpointing import checkpoint_load, checkpoint_make, checkpoint_save  # n
 
 import reverb
 from reverb import rate_limiters, selectors
-from sides import writing
+from sides import buffering, writing
+from sides.buffering import *  # noqa: F403 - a worker looks its calls up here
 from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
 
 state = {}
@@ -23,30 +26,43 @@ def make_table(name, max_size, exponent=None):
     return reverb.Table(name, sampler, selectors.Fifo(), max_size, rate_limiters.MinSize(1))
 
 
-# The survey, all in this process.
+class Buffer:
+    """A table, whose server is in this process. Items are inserted and drawn one by one: there is no other call."""
+
+    def __init__(self, payload, capacity, exponent):
+        self._columns = payloads.PAYLOADS[payload]
+        self._server = reverb.Server(tables=[make_table("table", capacity, exponent)])
+        self._client = reverb.Client(f"localhost:{self._server.port}")
+
+    def adder(self, rows):
+        count = len(next(iter(rows.values())))
+        steps = [{name: column[index] for name, column in rows.items()} for index in range(count)]
+
+        def add():
+            for step in steps:
+                self._client.insert(step, {"table": 1.0})
+
+        return add
+
+    def drawer(self, count):
+        # Without weights: the caller must compute them, whose cost would be lost in that of the draws.
+        return lambda: list(self._client.sample("table", count))
+
+    def updater(self, priorities):
+        def update(batch):
+            keys = [sample[0].info.key for sample in batch]
+            self._client.mutate_priorities("table", dict(zip(keys, priorities, strict=True)))
+
+        return update
+
+    def read(self, batch):
+        # A step has its columns in the order of their names.
+        rows = zip(*(sample[0].data for sample in batch), strict=True)
+        columns = {name: np.stack(column) for name, column in zip(sorted(self._columns), rows, strict=True)}
+        return columns, np.array([sample[0].info.key for sample in batch])
 
 
-def survey_setup(size, exponent):
-    state["server"] = server = reverb.Server(tables=[make_table("table", size, exponent)])
-    state["client"] = client = reverb.Client(f"localhost:{server.port}")
-    for step in payloads.steps_of("transition", size):
-        client.insert(step, {"table": 1.0})
-
-
-def survey_add(count, seconds):
-    client, steps = state["client"], payloads.steps_of("transition", count)
-
-    def add():
-        for step in steps:
-            client.insert(step, {"table": 1.0})
-
-    return timing.measure(add, seconds, count)
-
-
-def survey_sample(count, seconds, prioritized):
-    del prioritized  # The caller must compute the weights, whose cost would be lost in these times.
-    client = state["client"]
-    return timing.measure(lambda: list(client.sample("table", count)), seconds, count)
+table_setup = functools.partial(buffering.set_up, Buffer)
 
 
 # Server and load generators.
