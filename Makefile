@@ -339,8 +339,8 @@ check-changelog: $(TESTED)/.installed
 # What cannot be installed is left out, and named. The environments that have this package as well get the wheel as it is.
 bench: $(VENV)/.installed ## Measure, beside dm-reverb where python3.11 is, and what bench-peers has installed
 	@$(MAKE) --no-print-directory $(VENV)/.bench || echo "SKIPPED environments: Gymnasium was not installed, see above"
-	@if ! python3.11 --version >/dev/null 2>&1; then echo "SKIPPED dm-reverb: it needs python3.11 on PATH"; \
-	else $(MAKE) --no-print-directory .venv-reference/.installed || echo "SKIPPED dm-reverb: it was not installed, see above"; fi
+	@if python3.11 --version >/dev/null 2>&1; then $(MAKE) --no-print-directory .venv-reference/.installed \
+		|| echo "SKIPPED dm-reverb: it was not installed, see above"; fi
 	@for each in torchrl tensorflow; do if [ -e .venv-$$each/.installed ]; then \
 		$(MAKE) --no-print-directory .venv-$$each/.installed || exit; fi; done
 	$(BIN)/python benchmarks/run.py $(if $(filter-out 0,$(QUICK)),--quick)

@@ -53,16 +53,16 @@ AREAS = {
 }
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# Sides, each with its environment beside the tree and the target that makes it.
+# Sides, each with its environment beside the tree, and how to get it.
 SIDES = {
-    "ours": (None, ""),
+    "ours": (None, None),
     "reference": (".venv-reference", "`make bench` installs it where python3.11 is on PATH"),
     "cpprb": (".venv-cpprb", "`make bench-peers` installs it where python3.11 is on PATH"),
     "torchrl": (".venv-torchrl", "`make bench-peers` installs it"),
     "torch": (".venv-torchrl", "`make bench-peers` installs it"),
     "flashbax": (".venv-flashbax", "`make bench-peers` installs it"),
     "tensorflow": (".venv-tensorflow", "`make test-tensorflow` installs it where python3.11 is on PATH"),
-    "base": (None, "an older version for `operations`, which --base names"),
+    "base": (None, None),
 }
 
 
@@ -71,8 +71,9 @@ def main():
     sides = Sides({side: getattr(options, side) or installed(side) for side in SIDES})
     if "ours" not in sides:
         sys.exit(f"{options.ours or sys.executable} does not have this package: {sides.missing['ours']}")
-    for side, reason in sides.missing.items():
-        print(f"SKIPPED {summary.NAMES[side]}: {reason}; {SIDES[side][1]}", file=sys.stderr)
+    for side, (_, remedy) in SIDES.items():
+        if side in sides.missing and remedy:
+            print(f"SKIPPED {summary.NAMES[side]}: {sides.missing[side]}; {remedy}", file=sys.stderr)
     record = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": "python " + shlex.join(sys.argv),
