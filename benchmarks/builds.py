@@ -91,7 +91,7 @@ def parse():
     parser.add_argument(
         "--seconds", type=float, default=0.25, help="seconds that one group measures one row in a round"
     )
-    parser.add_argument("--payloads", nargs="+", default=["transition", "0.4 kB", "400 kB"], choices=payloads.PAYLOADS)
+    parser.add_argument("--payloads", nargs="+", default=["transition", "0.4 kB", "400 kB"], choices=payloads.SENT)
     parser.add_argument("--out", help="a JSON file for all rows")
     return parser.parse_args()
 

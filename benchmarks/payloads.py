@@ -36,6 +36,8 @@ PAYLOADS = {
         "next.reward": ((1,), "float32"),
     },
 }
+# Those that are sent to servers and back.
+SENT = ("0.4 kB", "4 kB", "40 kB", "400 kB", "transition")
 
 
 def bytes_of(payload):

@@ -14,7 +14,7 @@ ADDRESS = {"tensorflow": "ipv4:127.0.0.1:{}", "reference": "localhost:{}"}
 
 def run(sides, quick):
     present = sides.here("tensorflow", "reference")
-    names = ("transition",) if quick else tuple(name for name in payloads.PAYLOADS if name != "image")
+    names = ("transition",) if quick else payloads.SENT
     rounds, seconds = (2, 0.2) if quick else (5, 0.5)
     servers = {side: sides.worker(side) for side in present}
     learners = {side: sides.worker(side) for side in present}

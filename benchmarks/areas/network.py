@@ -18,7 +18,7 @@ LARGE_SETTINGS = ((8, 1, 1), (64, 1, 2))
 
 
 def run(sides, quick):
-    names = ("0.4 kB", "400 kB", "transition") if quick else ("0.4 kB", "4 kB", "40 kB", "400 kB", "transition")
+    names = ("0.4 kB", "400 kB", "transition") if quick else payloads.SENT
     rounds, seconds = (1, 0.1) if quick else (5, 0.4)
     present = sides.here("ours", "reference")
     servers = {side: sides.worker(side) for side in present}
