@@ -71,7 +71,8 @@ dist/.built: $(VENV)/.made $(SOURCES)
 	@echo "Building the wheel (minutes the first time)"
 	@rm -f dist/*.whl
 	$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .
-	@if command -v readelf >/dev/null; then $(PYTHON) packaging/wheel_checks.py dist/*.whl; fi
+	@if command -v readelf >/dev/null; then $(PYTHON) packaging/wheel_checks.py dist/*.whl; \
+	else echo "SKIPPED checks of the wheel: they need readelf; on Debian: apt-get install binutils"; fi
 	@cp packaging/reverb-replay.cdx.json dist/
 	@touch $@
 

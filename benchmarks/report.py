@@ -351,6 +351,8 @@ def sides_in(results):
 
 
 def micros(result):
+    if result and "ratio" in result:
+        return f"{result['ratio']:.1f} × (bar {result['limit']})"
     if not result or "median_us" not in result:
         return ""
     return f"{short(result['median_us'])} ({short(result['q1_us'])}–{short(result['q3_us'])})"

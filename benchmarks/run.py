@@ -99,8 +99,11 @@ def main():
         record["summary"] = summary.of(record)
         path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"\n{summary.facts(record, sides.versions)}\n\n{summary.table_of(*record['summary'])}\n\n{path}")
-    if record["failed"]:
-        sys.exit(f"failed: {', '.join(record['failed'])}")
+    missed = [line(result) for result in record["results"] if not result.get("holds", True)]
+    if record["failed"] or missed:
+        sys.exit(
+            "\n".join([*(f"failed: {name}" for name in record["failed"]), *(f"below its bar: {one}" for one in missed)])
+        )
 
 
 def installed(side):

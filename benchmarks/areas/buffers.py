@@ -9,7 +9,6 @@ import machine
 import payloads
 import timing
 
-PEERS = ("ours", "reference", "cpprb", "torchrl", "flashbax")
 # Exponents of priorities.
 TABLES = {"uniform": None, "prioritized": 0.4}
 # What only those with priorities can do.
@@ -32,6 +31,8 @@ CONFIGURATIONS = {
         "capacity": 100_000,
         "works": (("add", 1), ("add", 400), ("sample", 256)),
         "sides": ("torch", "torchrl"),
+        # A learner's step in our buffer is at least so many times as fast as in TorchRL's.
+        "bar": ("learn 256", 2.5),
     },
 }
 
@@ -52,8 +53,15 @@ def run(sides, quick):
                 continue
             setup = {"payload": payload, "capacity": capacity, "exponent": exponent}
             works = configuration["works"] + (() if exponent is None else UPDATES)
+            medians = {}
             for side, work, results in measured(sides, setups, setup, works, rounds, seconds):
+                medians[work, side] = results["median_us"]
                 yield {"side": side, **labels, "work": work, **results}
+            bar, least = configuration.get("bar", (None, None))
+            if (bar, "torch") in medians and (bar, "torchrl") in medians and not quick:
+                ratio = medians[bar, "torchrl"] / medians[bar, "torch"]
+                compared = {"side": "torch", **labels, "work": f"{bar}, times as fast as TorchRL's"}
+                yield {**compared, "ratio": round(ratio, 2), "limit": least, "holds": ratio >= least}
 
 
 def measured(sides, setups, setup, works, rounds, seconds):

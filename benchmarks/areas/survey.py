@@ -5,6 +5,8 @@ keys and probabilities; prioritized draws include the importance weights on ever
 and whose items are inserted and drawn one by one. Flashbax and TorchRL keep the same columns.
 """
 
+import summary
+
 from areas import buffers
 
 SIZE = 4096
@@ -15,7 +17,7 @@ SERVED = ("ours", "reference")
 
 def run(sides, quick):
     rounds, seconds = (2, 0.05) if quick else (7, 0.2)
-    setups = {side: "table_setup" if side in SERVED else "buffer_setup" for side in buffers.PEERS}
+    setups = {side: "table_setup" if side in SERVED else "buffer_setup" for side in summary.PEERS}
     for table, exponent in buffers.TABLES.items():
         setup = {"payload": "transition", "capacity": SIZE, "exponent": exponent}
         works = WORKS if exponent is None else WORKS + buffers.UPDATES

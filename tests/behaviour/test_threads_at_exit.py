@@ -1,4 +1,7 @@
-"""Threads that are in a call of the package when the interpreter ends."""
+"""Threads that are in a call of the package when the interpreter ends.
+
+Where they came back from their calls, every one of these programs crashed on CPython 3.13, and none on 3.11.
+"""
 
 import subprocess
 import sys

@@ -3,7 +3,7 @@
 //! One end makes it and writes to it. The other maps it privately: what that writes it keeps for itself, and it sees changes
 //! of the first only in pages that it has not written to. Nothing is left of it when both have ended, however they end.
 
-use reverb_core::{Error, LentMemory, Result};
+use reverb_core::{Error, Result};
 use rustix::fs::{Mode, OFlags, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::iter::once;
@@ -154,13 +154,14 @@ impl Received {
     /// Maps a segment that has arrived.
     ///
     /// # Errors
-    /// [`Error::DataLoss`] if it could shrink, or has not `len` bytes. [`Error::ResourceExhausted`] if it cannot be mapped.
-    pub fn new(file: &OwnedFd, len: usize) -> Result<Self> {
+    /// [`Error::DataLoss`] if it could shrink, or has not from `least` to `most` bytes. [`Error::ResourceExhausted`] if it
+    /// cannot be mapped.
+    pub fn new(file: &OwnedFd, (least, most): (usize, usize)) -> Result<Self> {
         let is_sealed = system::is_sealed(file);
-        let has = fstat(file).map_or(0, |stat| stat.st_size);
-        if !is_sealed || u64::try_from(has).is_ok_and(|has| has < len as u64) {
+        let len = fstat(file).ok().and_then(|stat| usize::try_from(stat.st_size).ok()).unwrap_or(0);
+        if !is_sealed || !(least..=most).contains(&len) {
             return Err(Error::DataLoss(format!(
-                "expected a sealed segment of shared memory of at least {len} bytes, got {has} bytes, sealed: {is_sealed}"
+                "expected a sealed segment of shared memory of {least} to {most} bytes, got {len} bytes, sealed: {is_sealed}"
             )));
         }
         let mapped = Mapped::new(file, len, MapFlags::PRIVATE)
@@ -231,32 +232,6 @@ fn is_own(entry: u64) -> bool {
     entry & OF_FILE == 0 && entry & (IN_MEMORY | SWAPPED) != 0
 }
 
-/// A batch in a segment, and whom to tell when it is not used any more.
-pub struct InSegment<F: Fn(Received) + Send + Sync> {
-    received: Option<Received>,
-    give_back: F,
-}
-
-impl<F: Fn(Received) + Send + Sync> InSegment<F> {
-    /// Calls `give_back` with the segment once nobody uses it.
-    pub fn new(received: Received, give_back: F) -> Self {
-        Self { received: Some(received), give_back }
-    }
-}
-
-// SAFETY: the bytes are mapped privately for this value alone. Pages of a file have values, and are aligned.
-unsafe impl<F: Fn(Received) + Send + Sync> LentMemory for InSegment<F> {
-    fn bytes(&self) -> (*mut u8, usize) {
-        self.received.as_ref().map_or((std::ptr::null_mut(), 0), Received::bytes)
-    }
-}
-
-impl<F: Fn(Received) + Send + Sync> Drop for InSegment<F> {
-    fn drop(&mut self) {
-        self.received.take().into_iter().for_each(&self.give_back);
-    }
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
@@ -276,7 +251,7 @@ mod tests {
     fn both_ends() -> (Segment, Received, OwnedFd) {
         let (mut segment, file) = Segment::new(LEN).unwrap();
         segment.bytes().fill(MaybeUninit::new(1));
-        let received = Received::new(&file, LEN).unwrap();
+        let received = Received::new(&file, (LEN, LEN)).unwrap();
         (segment, received, file)
     }
 
@@ -331,27 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_shrink_or_is_too_small_is_refused() {
+    fn a_file_that_may_shrink_or_has_another_size_is_refused() {
         let open = memfd_create(c"test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&open, LEN as u64).unwrap();
         let (_segment, _received, sealed) = both_ends();
-        for (file, len) in [(&open, LEN), (&sealed, LEN + 1), (&sealed, usize::MAX)] {
-            let refused = Received::new(file, len).unwrap_err();
+        for (file, sizes) in [(&open, (LEN, LEN)), (&sealed, (LEN + 1, usize::MAX)), (&sealed, (1, LEN - 1))] {
+            let refused = Received::new(file, sizes).unwrap_err();
             assert!(matches!(&refused, Error::DataLoss(text) if text.contains("sealed segment")), "{refused}");
         }
         let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        assert!(matches!(Received::new(&null, 0), Err(Error::DataLoss(_))));
-    }
-
-    #[test]
-    fn a_segment_goes_back_when_its_buffer_is_dropped() {
-        let (_segment, received, _) = both_ends();
-        let (sender, back) = std::sync::mpsc::channel();
-        let give_back = move |received: Received| sender.send(received.len()).unwrap();
-        let buffer = reverb_core::Buffer::lent(Box::new(InSegment::new(received, give_back)), 100);
-        assert_eq!(buffer.len(), 100);
-        assert!(back.try_recv().is_err());
-        drop(buffer);
-        assert_eq!(back.try_recv(), Ok(LEN));
+        assert!(matches!(Received::new(&null, (0, LEN)), Err(Error::DataLoss(_))));
     }
 }

@@ -170,7 +170,7 @@ fn batch() -> Batch {
         signature_token: 1,
         receipt_may_wait: true,
         waited_us: 5,
-        segment: Some(Segment { inode: 7, is_new: true, size: 4096, dropped: vec![1, 2] }),
+        segment: Some(Segment { inode: 7, dropped: vec![1, 2] }),
     }
 }
 

@@ -42,13 +42,11 @@ impl NamedChannel {
     pub fn with_receipts(&self, name: HeaderName, value: HeaderValue) -> Self {
         Self { receipts: Some((name, value)), ..self.clone() }
     }
-}
 
-impl NamedChannel {
-    /// Makes the channel for a sample stream that may use so many bytes of shared memory.
+    /// Makes the channel for a sample stream that may use so many bytes of shared memory, if any.
     #[must_use]
-    pub fn with_shared(&self, bytes: u64) -> Self {
-        Self { shared: Some(hex(&bytes.to_be_bytes())), ..self.clone() }
+    pub fn with_shared(&self, bytes: Option<u64>) -> Self {
+        Self { shared: bytes.map(|bytes| hex(&bytes.to_be_bytes())), ..self.clone() }
     }
 
     /// Returns the descriptors on their way over the connection, if it can pass them.

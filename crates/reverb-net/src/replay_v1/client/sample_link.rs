@@ -44,11 +44,9 @@ impl SampleLink {
         let (requests, to_send) = mpsc::unbounded_channel();
         let (receipts, task) = Receipts::new(requests.clone());
         link.set_receipts(&receipts);
-        let mut channel = channel.with_receipts(SAMPLE_STREAM, hex(&receipts.stream.to_be_bytes()));
-        let segments = shared.map(|(passing, bytes)| {
-            channel = channel.with_shared(bytes);
-            Segments::new(passing, &requests)
-        });
+        let channel = channel.with_receipts(SAMPLE_STREAM, hex(&receipts.stream.to_be_bytes()));
+        let channel = channel.with_shared(shared.as_ref().map(|(_, bytes)| *bytes));
+        let segments = shared.map(|(passing, bytes)| Segments::new(passing, bytes, &requests));
         let of_stream = Arc::downgrade(&receipts);
         let stream = SharedStream::open(link, heartbeat, (requests, to_send), |requests, calls| async move {
             let _task = task;

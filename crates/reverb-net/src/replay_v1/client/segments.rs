@@ -5,9 +5,9 @@
 
 use crate::replay_v1::proto::{self as replay, FreedSegment, SampleRequest, sample_request};
 use crate::transport::passing::Passing;
-use crate::transport::segment::{InSegment, Pages, Received};
+use crate::transport::segment::{Pages, Received};
 use parking_lot::Mutex;
-use reverb_core::{Buffer, Error, Result, fork};
+use reverb_core::{Buffer, Error, LentMemory, Result, fork};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
@@ -16,70 +16,93 @@ use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 #[derive(Debug)]
 pub struct Segments {
     passing: Arc<Passing>,
-    /// Those that the server may use, by the numbers of their inodes.
-    free: Mutex<HashMap<u64, Received>>,
+    /// Maximum number of bytes that are mapped.
+    limit: u64,
+    state: Mutex<State>,
     requests: WeakUnboundedSender<SampleRequest>,
     pages: Option<Pages>,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    /// Those that the server may use, by the numbers of their inodes.
+    free: HashMap<u64, Received>,
+    /// Number of bytes of these and of those that the program has.
+    bytes: u64,
+}
+
+impl State {
+    fn let_go(&mut self, received: Received) {
+        self.bytes -= received.len() as u64;
+    }
+}
+
+/// A segment that the program has, and what was so when it came.
+struct Lent {
+    /// None while it is given back.
+    received: Option<Received>,
+    inode: u64,
+    process: u32,
+    forks: u32,
+    segments: Arc<Segments>,
+}
+
 impl Segments {
-    /// Makes the segments of a stream with these requests.
-    pub fn new(passing: Arc<Passing>, requests: &UnboundedSender<SampleRequest>) -> Arc<Self> {
-        Arc::new(Self { passing, free: Mutex::default(), requests: requests.downgrade(), pages: Pages::open() })
+    /// Makes the segments of a stream with these requests, which have `limit` bytes at most.
+    pub fn new(passing: Arc<Passing>, limit: u64, requests: &UnboundedSender<SampleRequest>) -> Arc<Self> {
+        let (state, pages) = (Mutex::default(), Pages::open());
+        Arc::new(Self { passing, limit, state, requests: requests.downgrade(), pages })
     }
 
     /// Returns the bytes of a batch that lies in a segment.
     ///
     /// # Errors
-    /// [`Error::DataLoss`] if there is no such segment, or if it is too small. [`Error::ResourceExhausted`] if it cannot be
-    /// mapped.
+    /// [`Error::DataLoss`] if there is no such segment, or if it has too few or too many bytes. [`Error::ResourceExhausted`]
+    /// if it cannot be mapped.
     pub fn open(self: &Arc<Self>, segment: &replay::Segment, len: usize) -> Result<Buffer> {
         let inode = segment.inode;
-        self.find(segment, len).map(|received| self.lend(inode, received, len)).inspect_err(|_| self.tell(inode, true))
+        let received = self.find(segment, len).inspect_err(|_| self.tell(inode, true))?;
+        let (process, forks, segments) = (fork::generation(), fork::count(), self.clone());
+        Ok(Buffer::lent(Box::new(Lent { received: Some(received), inode, process, forks, segments }), len))
     }
 
-    /// Returns a segment that the server names.
+    /// Returns a segment that the server names, with at least `len` bytes.
     fn find(&self, segment: &replay::Segment, len: usize) -> Result<Received> {
         let inode = segment.inode;
-        let mut free = self.free.lock();
-        segment.dropped.iter().for_each(|inode| drop(free.remove(inode)));
-        let known = free.remove(&inode);
-        drop(free);
-        let received = match known {
-            Some(received) => received,
-            None => {
-                let file = self.passing.take(inode).ok_or_else(|| {
-                    Error::DataLoss(format!("the server names a segment {inode} of shared memory that has not come"))
-                })?;
-                Received::new(&file, usize::try_from(segment.size).unwrap_or(usize::MAX))?
-            }
-        };
-        if received.len() < len {
-            let has = received.len();
-            return Err(Error::DataLoss(format!("expected a segment of at least {len} bytes, got one of {has} bytes")));
+        let mut state = self.state.lock();
+        for dropped in &segment.dropped {
+            state.free.remove(dropped).into_iter().for_each(|received| state.let_go(received));
         }
+        if let Some(known) = state.free.remove(&inode) {
+            let has = known.len();
+            if has < len {
+                state.let_go(known);
+                return Err(Error::DataLoss(format!(
+                    "expected a segment of at least {len} bytes, got one of {has} bytes"
+                )));
+            }
+            drop(state);
+            // Not when it was given back: that may be a thread with the GIL.
+            known.forget_own_writes(self.pages.as_ref());
+            return Ok(known);
+        }
+        let room = usize::try_from(self.limit.saturating_sub(state.bytes)).unwrap_or(usize::MAX);
+        drop(state);
+        let file = self.passing.take(inode).ok_or_else(|| {
+            Error::DataLoss(format!("the server names a segment {inode} of shared memory that has not come"))
+        })?;
+        // Only the task that reads the stream maps segments, so the room cannot have become less.
+        let received = Received::new(&file, (len, room))?;
+        self.state.lock().bytes += received.len() as u64;
         Ok(received)
     }
 
-    /// Makes a buffer of a segment, which goes back when that is dropped.
-    fn lend(self: &Arc<Self>, inode: u64, received: Received, len: usize) -> Buffer {
-        let (segments, process, forks) = (self.clone(), fork::generation(), fork::count());
-        let give_back = move |received| segments.give_back(inode, received, process, forks);
-        Buffer::lent(Box::new(InSegment::new(received, give_back)), len)
-    }
-
-    /// Gives a segment back that came when this process had made so many forks.
-    fn give_back(&self, inode: u64, received: Received, process: u32, forks: u32) {
-        if process != fork::generation() {
-            return;
-        }
-        let is_retired = forks != fork::count();
-        // Before the server hears of it.
+    /// Gives a segment back, before the server hears of it.
+    fn give_back(&self, received: Received, inode: u64, is_retired: bool) {
         if is_retired {
-            drop(received);
+            self.state.lock().let_go(received);
         } else {
-            received.forget_own_writes(self.pages.as_ref());
-            self.free.lock().insert(inode, received);
+            self.state.lock().free.insert(inode, received);
         }
         self.tell(inode, is_retired);
     }
@@ -89,6 +112,22 @@ impl Segments {
         let kind = Some(sample_request::Kind::Freed(FreedSegment { inode, is_retired }));
         if let Some(requests) = self.requests.upgrade() {
             let _gone = requests.send(SampleRequest { request_id: 0, kind });
+        }
+    }
+}
+
+// SAFETY: the bytes are mapped privately for this value alone. Pages of a file have values, and are aligned.
+unsafe impl LentMemory for Lent {
+    fn bytes(&self) -> (*mut u8, usize) {
+        self.received.as_ref().map_or((std::ptr::null_mut(), 0), Received::bytes)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // In a forked child it is the parent's.
+        if let Some(received) = self.received.take().filter(|_| self.process == fork::generation()) {
+            self.segments.give_back(received, self.inode, self.forks != fork::count());
         }
     }
 }
@@ -120,7 +159,7 @@ mod tests {
             receiver.read(&there, &mut [MaybeUninit::uninit(); 8]).unwrap();
         }
         let (requests, told) = unbounded_channel();
-        (Segments::new(receiver, &requests), segments, told, KeepOpen(requests))
+        (Segments::new(receiver, 2 * LEN as u64, &requests), segments, told, KeepOpen(requests))
     }
 
     struct KeepOpen(#[expect(dead_code, reason = "keeps the channel open")] UnboundedSender<SampleRequest>);
@@ -130,7 +169,7 @@ mod tests {
     }
 
     fn named(segment: &Segment) -> replay::Segment {
-        replay::Segment { inode: segment.inode, is_new: true, size: LEN as u64, dropped: Vec::new() }
+        replay::Segment { inode: segment.inode, dropped: Vec::new() }
     }
 
     fn freed(told: &mut UnboundedReceiver<SampleRequest>) -> Option<FreedSegment> {
@@ -168,29 +207,46 @@ mod tests {
         }
         drop(batch);
         assert_eq!(freed(&mut told), Some(FreedSegment { inode: segments[0].inode, is_retired: true }));
-        assert!(client.free.lock().is_empty());
+        assert!(client.state.lock().free.is_empty() && client.state.lock().bytes == 0);
     }
 
     #[test]
     fn what_a_server_names_wrongly_is_refused_and_given_back() {
-        let (client, segments, mut told, _open) = client(2);
-        let absent = replay::Segment { inode: segments[0].inode + segments[1].inode, ..named(&segments[0]) };
-        let too_small = replay::Segment { size: 100, ..named(&segments[0]) };
-        let lies = replay::Segment { size: u64::MAX, ..named(&segments[1]) };
-        for (wrong, len) in [(absent, LEN), (too_small, LEN), (lies, LEN)] {
+        let (client, segments, mut told, _open) = client(3);
+        let absent = replay::Segment { inode: segments[0].inode + segments[1].inode, dropped: Vec::new() };
+        for (wrong, len) in [(absent, LEN), (named(&segments[0]), LEN + 1)] {
             let refused = client.open(&wrong, len).unwrap_err();
             assert!(matches!(refused, Error::DataLoss(_)), "{refused}");
             assert_eq!(freed(&mut told), Some(FreedSegment { inode: wrong.inode, is_retired: true }));
         }
+        // A known one that is too small now is not mapped any more.
+        drop(client.open(&named(&segments[1]), LEN).unwrap());
+        freed(&mut told);
+        client.open(&named(&segments[1]), LEN + 1).unwrap_err();
+        assert_eq!(freed(&mut told), Some(FreedSegment { inode: segments[1].inode, is_retired: true }));
+        assert_eq!(client.state.lock().bytes, 0);
+        client.open(&named(&segments[2]), LEN).unwrap();
+    }
+
+    #[test]
+    fn a_server_maps_no_more_here_than_was_asked_for() {
+        let (client, segments, mut told, _open) = client(3);
+        let kept = [0, 1].map(|number: usize| client.open(&named(&segments[number]), LEN).unwrap());
+        let refused = client.open(&named(&segments[2]), 5).unwrap_err();
+        assert!(refused.to_string().contains("of 5 to 0 bytes"), "{refused}");
+        assert_eq!(freed(&mut told), Some(FreedSegment { inode: segments[2].inode, is_retired: true }));
+        drop(kept);
+        assert_eq!(client.state.lock().bytes, 2 * LEN as u64, "they stay mapped");
     }
 
     #[test]
     fn dropped_segments_are_let_go() {
         let (client, segments, _told, _open) = client(2);
         drop(client.open(&named(&segments[0]), LEN).unwrap());
-        assert_eq!(client.free.lock().len(), 1);
+        assert_eq!(client.state.lock().free.len(), 1);
         let next = replay::Segment { dropped: vec![segments[0].inode, 5], ..named(&segments[1]) };
         let _batch = client.open(&next, LEN).unwrap();
-        assert!(client.free.lock().is_empty());
+        assert!(client.state.lock().free.is_empty());
+        assert_eq!(client.state.lock().bytes, LEN as u64);
     }
 }

@@ -437,7 +437,7 @@ impl SampleStreamTask {
         self.undelivered += lease.samples();
         self.leases.insert(request_id, lease);
         if let Some(segments) = self.segments.as_mut().filter(|_| !has_strings) {
-            header.segment = segments.gather(&gatherer, remaining).await;
+            header.segment = self.held.free_during(segments.gather(&gatherer, remaining)).await;
         }
         if header.segment.is_some() {
             return self.answer(request_id, Kind::Batch(header)).await;

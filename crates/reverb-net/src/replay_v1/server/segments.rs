@@ -72,14 +72,14 @@ impl Segments {
         self.batches += 1;
         self.drop_unused();
         let fits = |(segment, _): &(Segment, u64)| (len..=len.saturating_mul(MAX_SPARE)).contains(&segment.len());
-        let (segment, is_new) = match self.free.iter().rposition(fits) {
-            Some(at) => (self.free.remove(at).0, false),
-            None => (self.make(len)?, true),
+        let segment = match self.free.iter().rposition(fits) {
+            Some(at) => self.free.remove(at).0,
+            None => self.make(len)?,
         };
-        let (inode, size) = (segment.inode, segment.len() as u64);
+        let inode = segment.inode;
         self.peer.traffic.transmit_bytes.fetch_add(len as u64, Relaxed);
         self.lent.insert(inode, segment);
-        Some(replay::Segment { inode, is_new, size, dropped: std::mem::take(&mut self.dropped) })
+        Some(replay::Segment { inode, dropped: std::mem::take(&mut self.dropped) })
     }
 
     /// Takes a segment back that the client has used. One that it does not have is none of its business.
@@ -97,6 +97,11 @@ impl Segments {
         // Batches whose sizes differ a little use the same segments.
         let step = (len / 8).next_power_of_two();
         let len = len.checked_next_multiple_of(step)?;
+        let free: u64 = self.free.iter().map(|(segment, _)| segment.len() as u64).sum();
+        if (self.bytes - free).saturating_add(len as u64) > self.limit {
+            // Without free ones there would still be too little room.
+            return None;
+        }
         while !self.take(len as u64) {
             if self.free.is_empty() {
                 return None;
@@ -185,11 +190,11 @@ mod tests {
         let mut segments = segments(1 << 30);
         let first = lend(&mut segments, LEN);
         let second = lend(&mut segments, LEN);
-        assert!(first.is_new && second.is_new && first.inode != second.inode);
+        assert_ne!(first.inode, second.inode);
         segments.take_back(&freed(&first, false));
-        let third = lend(&mut segments, LEN - 5);
-        assert_eq!((third.inode, third.is_new, third.size), (first.inode, false, first.size));
-        assert!(lend(&mut segments, LEN).is_new, "the client has both");
+        assert_eq!(lend(&mut segments, LEN - 5).inode, first.inode);
+        let fourth = lend(&mut segments, LEN).inode;
+        assert!(fourth != first.inode && fourth != second.inode, "the client has both");
     }
 
     #[test]
@@ -198,7 +203,7 @@ mod tests {
         let first = lend(&mut segments, LEN);
         segments.take_back(&freed(&first, true));
         assert_eq!((segments.bytes, segments.replay.shared.used()), (0, 0));
-        assert!(lend(&mut segments, LEN).is_new);
+        assert_ne!(lend(&mut segments, LEN).inode, first.inode);
     }
 
     #[test]
@@ -209,7 +214,7 @@ mod tests {
         segments.take_back(&freed(&first, false));
         segments.take_back(&freed(&first, false));
         segments.take_back(&freed(&first, true));
-        assert_eq!((segments.free.len(), segments.bytes), (1, first.size));
+        assert_eq!((segments.free.len(), segments.bytes), (1, LEN as u64));
     }
 
     #[test]
@@ -224,9 +229,10 @@ mod tests {
         // A free one that is too small makes room.
         segments.take_back(&freed(&lent[0], false));
         segments.take_back(&freed(&lent[1], false));
+        assert!(segments.lend(3 << 20).is_none());
+        assert_eq!(segments.free.len(), 2, "they were dropped in vain");
         let large = lend(&mut segments, 2 << 20);
-        let dropped: Vec<_> = lent.iter().map(|segment| segment.inode).collect();
-        assert_eq!((large.is_new, large.dropped), (true, dropped));
+        assert_eq!(large.dropped, lent.iter().map(|segment| segment.inode).collect::<Vec<_>>());
         let replay = segments.replay.clone();
         drop(segments);
         assert_eq!((replay.shared.used(), used()), (0, 0));
@@ -246,6 +252,6 @@ mod tests {
             dropped.extend(again.dropped);
         }
         assert_eq!(dropped, [large.inode]);
-        assert_eq!(segments.bytes, small.size);
+        assert_eq!(segments.bytes, LEN as u64);
     }
 }
