@@ -1,5 +1,6 @@
 """Batches in memory that a server shares with clients of its host."""
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -113,6 +114,18 @@ def test_a_client_that_keeps_everything_gets_the_rest_over_the_socket(start):
         check(client.sample_batch("table", BATCH))
     assert all(np.array_equal(data, copy) for data, copy in zip(kept, copies, strict=True))
     assert shared_of(server) <= 8 * BATCH_BYTES
+
+
+def test_many_draws_at_once_do_not_exceed_the_descriptors_that_may_wait(start):
+    server, _ = start_filled(start)
+
+    async def draw():
+        async with reverb.aio.Client(f"unix:{server.unix_path}") as client:
+            for _ in range(2):
+                for batch in await asyncio.gather(*(client.sample_batch("table", 8) for _ in range(1000))):
+                    check(batch)
+
+    asyncio.run(draw())
 
 
 def test_the_limit_of_a_client_bounds_what_it_shares(start):

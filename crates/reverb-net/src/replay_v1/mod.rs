@@ -7,6 +7,7 @@ pub(crate) mod heartbeat;
 pub mod proto;
 pub mod rpc;
 pub mod sample_response;
+mod segment_pool;
 pub(crate) mod server;
 pub(crate) mod status;
 mod version;

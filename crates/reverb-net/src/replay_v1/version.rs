@@ -15,6 +15,9 @@ pub const SUMS: &str = "sums";
 /// The server has memory that it shares with clients of its host. Said by the server alone.
 pub const SHARED_MEMORY: &str = "shared-memory";
 
+/// The server reads data of chunks from memory that clients of its host share. Said by the server alone.
+pub const SHARED_INSERTS: &str = "shared-inserts";
+
 /// The caller may see numbers only: its token or certificate has the role `view`. Said by the server alone.
 pub const VIEW_ONLY: &str = "view-only";
 

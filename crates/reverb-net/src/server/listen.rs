@@ -178,7 +178,7 @@ impl Listener {
             Self::Unix(listener, users) => {
                 let (stream, _) = listener.accept().await?;
                 Ok(match users.check(&stream) {
-                    Ok(()) => New::Ready(Secured::Plain(stream.into())),
+                    Ok(()) => New::Ready(Secured::Plain(Socket::from(stream).taking(Arc::default()))),
                     Err(user) => New::Foreign(user),
                 })
             }

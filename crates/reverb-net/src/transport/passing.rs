@@ -29,16 +29,30 @@ pub struct Passing {
     /// Those that go with the next bytes, and their number, which is read without the lock.
     leaving: Mutex<VecDeque<OwnedFd>>,
     num_leaving: AtomicUsize,
+    /// Number of those that were handed over, and that the other end may not have asked for yet.
+    num_unclaimed: AtomicUsize,
     /// Those that have arrived, by the number of their inode.
     arrived: Mutex<HashMap<u64, OwnedFd>>,
 }
 
 impl Passing {
-    /// Hands a descriptor over with the next bytes.
-    pub fn send(&self, descriptor: OwnedFd) {
+    /// Hands a descriptor over with the next bytes, unless the other end may have as many as it takes. Returns whether it
+    /// does.
+    #[must_use]
+    pub fn send(&self, descriptor: OwnedFd) -> bool {
+        if self.num_unclaimed.fetch_add(1, Relaxed) >= MAX_UNCLAIMED {
+            self.claimed();
+            return false;
+        }
         let mut leaving = self.leaving.lock();
         leaving.push_back(descriptor);
         self.num_leaving.store(leaving.len(), Relaxed);
+        true
+    }
+
+    /// Notes that the other end has shown that it has asked for a descriptor.
+    pub fn claimed(&self) {
+        self.num_unclaimed.fetch_sub(1, Relaxed);
     }
 
     /// Takes a descriptor that has arrived.
@@ -168,7 +182,7 @@ mod tests {
         let (sender, receiver) = (Passing::default(), Passing::default());
         let files: Vec<_> = (0..3).map(|_| file()).collect();
         let inodes: Vec<_> = files.iter().map(inode).collect();
-        files.into_iter().for_each(|file| sender.send(file));
+        assert!(files.into_iter().all(|file| sender.send(file)));
         assert!(sender.is_leaving());
         assert_eq!(sender.write(here.as_fd(), &[IoSlice::new(b"ab"), IoSlice::new(b"c")]).unwrap(), 3);
         assert!(!sender.is_leaving());
@@ -185,7 +199,7 @@ mod tests {
     fn more_descriptors_than_one_write_takes_leave_with_later_ones() {
         let (here, there) = UnixStream::pair().unwrap();
         let (sender, receiver) = (Passing::default(), Passing::default());
-        (0..2 * AT_ONCE + 1).for_each(|_| sender.send(file()));
+        assert!((0..2 * AT_ONCE + 1).all(|_| sender.send(file())));
         for left in [true, true, false] {
             sender.write(here.as_fd(), &[IoSlice::new(b"a")]).unwrap();
             assert_eq!(sender.is_leaving(), left);
@@ -200,7 +214,8 @@ mod tests {
         let (sender, receiver) = (Passing::default(), Passing::default());
         let rounds = MAX_UNCLAIMED / AT_ONCE;
         for round in 0..=rounds {
-            (0..AT_ONCE).for_each(|_| sender.send(file()));
+            assert!((0..AT_ONCE).all(|_| sender.send(file())));
+            (0..AT_ONCE).for_each(|_| sender.claimed());
             sender.write(here.as_fd(), &[IoSlice::new(b"a")]).unwrap();
             let result = read(&receiver, &there);
             assert_eq!(result.is_err(), round == rounds, "{result:?}");

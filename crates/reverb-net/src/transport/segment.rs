@@ -192,6 +192,58 @@ impl Received {
     }
 }
 
+/// The first bytes of a segment that has arrived, which are read piece by piece and never mapped.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    file: &'a OwnedFd,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Reading<'a> {
+    /// Begins to read so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it is no segment, or has fewer bytes. [`Error::ResourceExhausted`] if there is no memory.
+    pub fn new(file: &'a OwnedFd, len: usize) -> Result<Self> {
+        let has = fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        let is_sealed = system::is_sealed(file);
+        if !is_sealed || has < len as u64 {
+            return Err(Error::invalid(format!(
+                "expected a sealed segment of shared memory of at least {len} bytes, got {has} bytes, sealed: {is_sealed}"
+            )));
+        }
+        let mut bytes = Vec::new();
+        let scarce = || Error::ResourceExhausted(format!("cannot allocate {len} bytes for data in shared memory"));
+        bytes.try_reserve_exact(len).map_err(|_| scarce())?;
+        Ok(Self { file, len, bytes })
+    }
+
+    /// Reads `most` bytes at most. Returns whether there are more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the system cannot read them.
+    pub fn read(&mut self, most: usize) -> Result<bool> {
+        let offset = self.bytes.len();
+        let room = most.min(self.len - offset);
+        let target = &mut self.bytes.spare_capacity_mut()[..room];
+        let (filled, _) = rustix::io::pread(self.file, target, offset as u64)
+            .map_err(|error| Error::invalid(format!("a segment of shared memory cannot be read: {error}")))?;
+        let count = filled.len();
+        if count == 0 && room > 0 {
+            return Err(Error::invalid("a segment of shared memory has ended early"));
+        }
+        // SAFETY: so many bytes were read there.
+        unsafe { self.bytes.set_len(offset + count) };
+        Ok(self.bytes.len() < self.len)
+    }
+
+    /// The bytes that were read.
+    pub fn done(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
 /// What the system tells of the pages of this process.
 #[derive(Debug)]
 pub struct Pages(OwnedFd);

@@ -226,11 +226,14 @@ async fn keys_are_made_when_a_shard_was_reached() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_was_made_too_early_is_replaced() {
-    let shards = start(&[3, 7]);
+    let mut shards = start(&[3, 7]);
+    // None can be reached before the item is pushed.
+    shards.iter_mut().for_each(|shard| end(shard, End::Returns));
     let mut writer = WriterOf::new(&shards, Continue).unreached();
     let (one, two) = (writer.item(1, 1), writer.item(1, 2));
     let refused = writer.push(one).unwrap_err();
     assert!(matches!(&refused, Error::Unavailable(text) if text.starts_with("no shard of ")), "{refused:?}");
+    let shards: Vec<_> = shards.into_iter().map(again).collect();
     writer.session.reach(None).await.unwrap();
     writer.push(two).unwrap();
     writer.flush().await.unwrap();

@@ -211,6 +211,7 @@ pub fn answers() -> Vec<Vec<u8>> {
         failures: vec![WriteFailure { sequence: 3, failure: Some(failure()) }],
         notice: "waits".into(),
         load: Some(load),
+        read: vec![7, 8],
     };
     let sampled =
         |kind, bytes: usize| SampleResponse { request_id: 1, kind, payload: Payload::Bytes(vec![0; bytes].into()) };

@@ -6,6 +6,7 @@ use super::named_channel::NamedChannel;
 use super::race_call::{RaceCall, RaceRequest};
 use super::sample_link::SampleLink;
 use super::session::{Link, Session};
+use super::staging::Staging;
 use super::stock_call::{StockCall, StockRequest};
 use crate::grpc::largest;
 use crate::replay_v1::headers::{RECEIPTS, hex, receipts_value, shown};
@@ -15,16 +16,19 @@ use crate::replay_v1::proto::{
 };
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::from_status;
-use crate::replay_v1::version::{CAPABILITIES, LARGEST_PRIORITY, RACE, SHARED_MEMORY, SUMS, VERSION, VIEW_ONLY};
+use crate::replay_v1::version::{
+    CAPABILITIES, LARGEST_PRIORITY, RACE, SHARED_INSERTS, SHARED_MEMORY, SUMS, VERSION, VIEW_ONLY,
+};
 use crate::replay_v1::wire::{chunk_to_wire, others_to_wire, slots_from_wire};
 use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
+use crate::transport::passing::Passing;
 use reverb_core::{Chunk, Error, ItemKey, ItemKeys, KeySlots, Result};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, Priorities, RowInsert};
-use reverb_service::{Batch, Transport, process_name};
+use reverb_service::{Batch, SharedMemory, Transport, process_name};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -64,6 +68,8 @@ pub struct Connection {
     knows_sums: bool,
     /// Whether batches may lie in memory that the server shares.
     pub shares_memory: bool,
+    /// The shared memory in which the server finds the data of chunks, and how the segments get there.
+    staging: Option<(Arc<Passing>, Arc<SharedMemory>)>,
     /// The slots of the keys of the server's items.
     pub key_slots: KeySlots,
     inserts: InsertLink,
@@ -136,10 +142,16 @@ impl Connection {
         let link = connections.add(&place, &hello.server_id, bearer, has(VIEW_ONLY));
         let channel = channel.to_server(hex(&hello.server_id));
         let heartbeat = (hello.heartbeat_ms > 0).then(|| Duration::from_millis(hello.heartbeat_ms));
-        let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat);
         let shared = Some(endpoint.max_shared_bytes).filter(|&bytes| bytes > 0 && has(SHARED_MEMORY));
         let shared = channel.passing().zip(shared);
         let shares_memory = shared.is_some();
+        let staging = shared.clone().filter(|_| has(SHARED_INSERTS)).map(|(passing, bytes)| {
+            let memory = Arc::new(SharedMemory::default());
+            memory.set_limit(bytes);
+            (passing, memory)
+        });
+        let staged = staging.as_ref().map(|(passing, memory)| Staging::new(passing.clone(), memory.clone()));
+        let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat, staged);
         let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat, shared);
         link.note_shard(hello.shard.as_mut());
         Ok(Greeting::Connected(Arc::new(Self {
@@ -154,10 +166,16 @@ impl Connection {
             knows_race,
             knows_sums,
             shares_memory,
+            staging,
             key_slots,
             inserts,
             samples,
         })))
+    }
+
+    /// Makes the segments of a stream, if the server finds data of chunks in shared memory.
+    pub fn staging(&self) -> Option<Staging> {
+        self.staging.clone().map(|(passing, memory)| Staging::new(passing, memory))
     }
 
     /// Opens a stream for the items of a writer.

@@ -3,6 +3,7 @@
 use super::calls::{Calls, SharedStream, answer};
 use super::named_channel::NamedChannel;
 use super::session::Link;
+use super::staging::Staging;
 use crate::replay_v1::proto::{InsertRequest, InsertResponse};
 use crate::replay_v1::rpc::replay_client::ReplayClient;
 use crate::replay_v1::status::{from_failure, from_status};
@@ -15,7 +16,11 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// Sends requests, and delivers an answer to each caller.
 #[derive(Debug)]
-pub struct InsertLink(SharedStream<InsertRequest, ()>);
+pub struct InsertLink {
+    stream: SharedStream<InsertRequest, ()>,
+    /// Where the server finds the data of chunks, if it is of this host.
+    staging: Option<Arc<Staging>>,
+}
 
 impl InsertLink {
     /// Opens the stream in the background.
@@ -24,16 +29,20 @@ impl InsertLink {
         peer: &str,
         link: Arc<Link>,
         heartbeat: Option<Duration>,
+        staging: Option<Staging>,
     ) -> Self {
         let (peer, of_failures) = (peer.to_owned(), link.clone());
         // Each caller waits for its answer, so there are never more queued requests than callers.
         let channel = mpsc::unbounded_channel();
-        Self(SharedStream::open(link, heartbeat, channel, |requests, calls| async move {
+        let staging = staging.map(Arc::new);
+        let of_task = staging.clone();
+        let stream = SharedStream::open(link, heartbeat, channel, |requests, calls| async move {
             match service.insert(UnboundedReceiverStream::new(requests)).await {
-                Ok(responses) => read(&calls, responses.into_inner(), &peer, &of_failures).await,
+                Ok(responses) => read(&calls, responses.into_inner(), &peer, &of_failures, of_task.as_deref()).await,
                 Err(status) => from_status(&status, &peer),
             }
-        }))
+        });
+        Self { stream, staging }
     }
 
     /// Sends a request and waits for its answer. Dropping the future withdraws the request.
@@ -42,10 +51,13 @@ impl InsertLink {
     /// The error of the server, [`Error::Unconfirmed`] if the stream ends before the answer, or the error that ended it
     /// before.
     pub async fn call(&self, mut request: InsertRequest) -> Result<()> {
-        let (request_id, mut receiver) = self.0.begin()?;
+        if let Some(staging) = &self.staging {
+            request.chunks.iter_mut().for_each(|chunk| staging.stage(chunk));
+        }
+        let (request_id, mut receiver) = self.stream.begin()?;
         request.request_id = request_id;
         let withdraw = Withdraw { link: self, request_id };
-        let _gone = self.0.requests.send(request);
+        let _gone = self.stream.requests.send(request);
         let result = answer(&mut receiver).await;
         std::mem::forget(withdraw);
         result.map_err(Error::of_sent_insert)
@@ -60,16 +72,25 @@ struct Withdraw<'a> {
 
 impl Drop for Withdraw<'_> {
     fn drop(&mut self) {
-        self.link.0.calls.withdraw(self.request_id);
+        self.link.stream.calls.withdraw(self.request_id);
         let request = InsertRequest { request_id: self.request_id, cancel: true, ..InsertRequest::default() };
-        let _gone = self.link.0.requests.send(request);
+        let _gone = self.link.stream.requests.send(request);
     }
 }
 
-async fn read(calls: &Calls<()>, mut responses: tonic::Streaming<InsertResponse>, peer: &str, link: &Link) -> Error {
+async fn read(
+    calls: &Calls<()>,
+    mut responses: tonic::Streaming<InsertResponse>,
+    peer: &str,
+    link: &Link,
+    staging: Option<&Staging>,
+) -> Error {
     loop {
         match responses.message().await {
             Ok(Some(response)) if !response.notice.is_empty() => warn(&response.notice),
+            Ok(Some(InsertResponse { read, .. })) if !read.is_empty() => {
+                staging.iter().for_each(|staging| staging.take_back(&read));
+            }
             Ok(Some(InsertResponse { request_id, failure, load, .. })) => {
                 link.note_load(load);
                 let failed = |failure| Err(link.note(from_failure(failure)));

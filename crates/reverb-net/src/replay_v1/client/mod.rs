@@ -12,6 +12,7 @@ mod sample_link;
 mod segments;
 mod session;
 mod shard_priorities;
+mod staging;
 mod stock_call;
 mod write_link;
 

@@ -1,6 +1,7 @@
 //! The road of a writer over a network: one stream for each writer.
 
 use super::connection::Connection;
+use super::staging::Staging;
 use crate::grpc::largest;
 use crate::replay_v1::heartbeat::spawn_heartbeat;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
@@ -34,7 +35,8 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
     // The channel has room for one message beside the one being sent. Further items wait in the outbox.
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
-    let mut sender = Sender { messages, streamed: HashSet::new(), first: true, connection };
+    let staging = connection.staging();
+    let mut sender = Sender { messages, streamed: HashSet::new(), first: true, connection, staging: staging.as_ref() };
     // The server accepts the call at once, and then waits for the first message.
     let mut responses = opening.await?;
     *lost_at = None;
@@ -52,7 +54,7 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
         }
         let is_ready_to_send = shared.state.lock().next().is_some();
         tokio::select! {
-            response = responses.message() => receive(shared, response, connection)?,
+            response = responses.message() => receive(shared, response, connection, staging.as_ref())?,
             permit = sender.messages.clone().reserve_owned(), if is_ready_to_send => match permit {
                 Ok(permit) => drop(permit.send(sender.message(shared)?)),
                 Err(_) => return Err(last_word(responses, &connection.peer).await),
@@ -88,12 +90,17 @@ fn receive(
     shared: &SharedSession,
     response: std::result::Result<Option<WriteResponse>, tonic::Status>,
     connection: &Connection,
+    staging: Option<&Staging>,
 ) -> Result<()> {
     let peer = &connection.peer;
     let response = response.map_err(|status| from_status(&status, peer))?;
-    let Some(WriteResponse { first, count, confirmed, failures, notice, load }) = response else {
+    let Some(WriteResponse { first, count, confirmed, failures, notice, load, read }) = response else {
         return Err(Error::Unavailable(format!("the connection to the server at {peer} was lost")));
     };
+    if !read.is_empty() {
+        staging.iter().for_each(|staging| staging.take_back(&read));
+        return Ok(());
+    }
     connection.link.note_load(load);
     if !notice.is_empty() {
         shared.state.lock().reason = notice;
@@ -128,6 +135,8 @@ struct Sender<'a> {
     streamed: HashSet<u64>,
     first: bool,
     connection: &'a Connection,
+    /// Where the server finds the data of chunks, if it is of this host.
+    staging: Option<&'a Staging>,
 }
 
 impl Sender<'_> {
@@ -205,7 +214,9 @@ impl Sender<'_> {
             size.decoded_bytes += decoded_bytes;
             chunk.set_sent();
             self.streamed.insert(chunk.key);
-            request.chunks.push(chunk_to_wire(&closed));
+            let mut message = chunk_to_wire(&closed);
+            self.staging.iter().for_each(|staging| staging.stage(&mut message));
+            request.chunks.push(message);
         }
         Ok(true)
     }

@@ -1,6 +1,7 @@
 //! The server side of an insert stream. Requests are processed in order, and answered when they complete.
 
 use super::last_word::end_stopped;
+use super::staged::Staged;
 use super::vanished::log_vanished;
 use super::waiting_beats::beat_while_waiting;
 use crate::grpc::held_memory::CHUNK_BYTES;
@@ -9,6 +10,7 @@ use crate::replay_v1::status::to_failure;
 use crate::replay_v1::wire::{
     LayoutCache, decoded_bytes, insert_chunks_from_wire, items_bytes, items_from_wire, load_to_wire,
 };
+use crate::transport::passing::Passing;
 use reverb_core::{Error, Result};
 use reverb_service::Call;
 use reverb_service::decoding::{decode, on_bytes, on_items};
@@ -36,6 +38,7 @@ pub fn insert_stream(
     replay: Arc<Replay>,
     (peer, client): (Arc<Peer>, u64),
     heartbeat: Option<Duration>,
+    passing: Option<Arc<Passing>>,
     requests: Streaming<InsertRequest>,
 ) -> ReceiverStream<std::result::Result<InsertResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
@@ -45,6 +48,7 @@ pub fn insert_stream(
         let task = InsertStreamTask {
             held: Arc::default(),
             layouts: LayoutCache::default(),
+            staged: Staged::new(passing, &peer),
             waiting: JoinSet::new(),
             handles: HashMap::new(),
             replay,
@@ -66,6 +70,7 @@ struct InsertStreamTask {
     client: u64,
     answers: Answers,
     layouts: LayoutCache,
+    staged: Staged,
     /// Requests that wait for a table. Dropping them withdraws them.
     waiting: JoinSet<u64>,
     handles: HashMap<u64, AbortHandle>,
@@ -147,7 +152,7 @@ impl InsertStreamTask {
     }
 
     /// Begins a request. An error means that the client does not read answers any more.
-    async fn take(&mut self, request: InsertRequest) -> std::result::Result<(), ()> {
+    async fn take(&mut self, mut request: InsertRequest) -> std::result::Result<(), ()> {
         let request_id = request.request_id;
         if request.cancel {
             if let Some(handle) = self.handles.remove(&request_id) {
@@ -162,6 +167,14 @@ impl InsertStreamTask {
         if self.handles.contains_key(&request_id) {
             let error = Error::invalid(format!("request id {request_id} is already in use"));
             return self.answer(request_id, &[], Err(error)).await;
+        }
+        match self.staged.fetch(&mut request.chunks, self.replay.max_message_size()).await {
+            Ok(read) if read.is_empty() => {}
+            Ok(read) => {
+                let told = InsertResponse { read, ..InsertResponse::default() };
+                self.answers.send(Ok(told)).await.map_err(|_| ())?;
+            }
+            Err(error) => return self.answer(request_id, &[], Err(error)).await,
         }
         let (size, tables) = (request_bytes(&request), self.told_tables(&request));
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
@@ -320,6 +333,7 @@ mod tests {
         let mut task = InsertStreamTask {
             held: Arc::default(),
             layouts: LayoutCache::default(),
+            staged: Staged::default(),
             waiting: JoinSet::new(),
             handles: HashMap::new(),
             replay,

@@ -8,6 +8,7 @@ mod same_server;
 mod sample_stream;
 mod segments;
 mod service;
+mod staged;
 mod sums_stream;
 mod vanished;
 mod waiting_beats;

@@ -221,6 +221,7 @@ impl SampleStreamTask {
             }
             Some(sample_request::Kind::Cancel(_)) => {
                 drop(self.end_lease(request_id));
+                self.segments.iter_mut().for_each(|segments| segments.given_up(request_id));
                 self.held.free(request_id);
                 if let Some(handle) = self.handles.remove(&request_id) {
                     handle.abort();
@@ -254,6 +255,7 @@ impl SampleStreamTask {
     }
 
     fn received(&mut self, request_id: u64) {
+        self.segments.iter_mut().for_each(|segments| segments.received(request_id));
         if let Some(lease) = self.end_lease(request_id) {
             // After a stop of the server they go back.
             let _closed = on_items(lease.samples(), || lease.received());
@@ -437,7 +439,7 @@ impl SampleStreamTask {
         self.undelivered += lease.samples();
         self.leases.insert(request_id, lease);
         if let Some(segments) = self.segments.as_mut().filter(|_| !has_strings) {
-            header.segment = self.held.free_during(segments.gather(&gatherer, remaining)).await;
+            header.segment = self.held.free_during(segments.gather(request_id, &gatherer, remaining)).await;
         }
         if header.segment.is_some() {
             return self.answer(request_id, Kind::Batch(header)).await;

@@ -19,10 +19,11 @@ use crate::replay_v1::proto::{
 use crate::replay_v1::rpc::replay_server::{Replay as ReplayService, ReplayServer};
 use crate::replay_v1::sample_response::SampleResponse;
 use crate::replay_v1::status::to_status;
-use crate::replay_v1::version::{CAPABILITIES, SHARED_MEMORY, VERSION, VIEW_ONLY};
+use crate::replay_v1::version::{CAPABILITIES, SHARED_INSERTS, SHARED_MEMORY, VERSION, VIEW_ONLY};
 use crate::replay_v1::wire::{
     changes_from_wire, got_to_wire, largest_to_wire, newer_to_wire, peeked_to_wire, shard_to_wire, status_to_wire,
 };
+use crate::transport::passing::Passing;
 use crate::transport::socket::Introduced;
 use reverb_core::Error;
 use reverb_observe::documents::observed;
@@ -91,14 +92,19 @@ impl ReplayService for Router {
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
         let peer = peer_of(&request);
         let of_caller = may_only_view(&request).then_some(VIEW_ONLY);
-        let shares = (self.replay.shared.limit_of_one() > 0).then_some(SHARED_MEMORY);
+        let shares = (self.replay.shared.limit_of_one() > 0).then_some([SHARED_MEMORY, SHARED_INSERTS]);
         let HelloRequest { version, client_name, .. } = request.into_inner();
         if version == 0 {
             return Err(to_status(&Error::invalid("version must be at least 1, got 0")));
         }
         peer.introduce(&client_name);
         Ok(Response::new(HelloResponse {
-            capabilities: CAPABILITIES.into_iter().chain(of_caller).chain(shares).map(String::from).collect(),
+            capabilities: CAPABILITIES
+                .into_iter()
+                .chain(of_caller)
+                .chain(shares.into_iter().flatten())
+                .map(String::from)
+                .collect(),
             version: version.min(VERSION),
             server_id: self.replay.id().to_vec().into(),
             max_message_size: self.replay.max_message_size(),
@@ -110,14 +116,20 @@ impl ReplayService for Router {
 
     async fn insert(&self, request: Request<Streaming<InsertRequest>>) -> Result<Response<Self::InsertStream>, Status> {
         let (client, heartbeat) = (client_of(&request), self.heartbeat_of(&request));
-        Ok(Response::new(insert_stream(self.replay.clone(), client, heartbeat, request.into_inner())))
+        Ok(Response::new(insert_stream(
+            self.replay.clone(),
+            client,
+            heartbeat,
+            passing_of(&request),
+            request.into_inner(),
+        )))
     }
 
     async fn sample(&self, request: Request<Streaming<SampleRequest>>) -> Result<Response<Self::SampleStream>, Status> {
         let (peer, heartbeat) = (peer_of(&request), self.heartbeat_of(&request));
         let number = number_of(request.metadata().get(SAMPLE_STREAM.as_str()).map(|value| value.as_bytes()));
         let shared = number_of(request.metadata().get(SHARED_BYTES.as_str()).map(|value| value.as_bytes()));
-        let passing = request.extensions().get::<Introduced>().and_then(|introduced| introduced.passing.clone());
+        let passing = passing_of(&request);
         let segments = passing.zip(shared);
         let segments =
             segments.and_then(|(passing, asked)| Segments::new(passing, self.replay.clone(), peer.clone(), asked));
@@ -126,8 +138,8 @@ impl ReplayService for Router {
 
     async fn write(&self, request: Request<Streaming<WriteRequest>>) -> Result<Response<Self::WriteStream>, Status> {
         let (client, heartbeat) = (client_of(&request), self.heartbeat_of(&request));
-        let owner = token_of(&request);
-        Ok(Response::new(write_stream(self.replay.clone(), client, owner, heartbeat, request.into_inner())))
+        let (owner, passing) = (token_of(&request), passing_of(&request));
+        Ok(Response::new(write_stream(self.replay.clone(), client, owner, heartbeat, passing, request.into_inner())))
     }
 
     async fn mutate(&self, request: Request<MutateRequest>) -> Result<Response<MutateResponse>, Status> {
@@ -228,4 +240,9 @@ impl ReplayService for Router {
         let server_id = self.replay.id().to_vec().into();
         Ok(Response::new(InfoResponse { server_id, tables, shard: shard_to_wire(&self.replay) }))
     }
+}
+
+/// Returns the descriptors on their way over the connection of a call, if it can pass them.
+fn passing_of<T>(request: &Request<T>) -> Option<Arc<Passing>> {
+    request.extensions().get::<Introduced>().and_then(|introduced| introduced.passing.clone())
 }

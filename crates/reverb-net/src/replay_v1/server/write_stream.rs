@@ -1,6 +1,7 @@
 //! The server side of the stream of a writer: inserts items in order, and confirms them.
 
 use super::last_word::stopped;
+use super::staged::Staged;
 use super::vanished::log_vanished;
 use crate::grpc::held_memory::HeldMemory;
 use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteResponse};
@@ -8,6 +9,7 @@ use crate::replay_v1::status::{to_failure, to_status};
 use crate::replay_v1::wire::{
     LayoutCache, chunks_from_wire, decoded_bytes, load_to_wire, write_item_bytes, write_item_from_wire,
 };
+use crate::transport::passing::Passing;
 use reverb_core::{Chunk, Error, Result};
 use reverb_service::Arrival;
 use reverb_service::decoding::decode;
@@ -52,13 +54,15 @@ pub fn write_stream(
     (peer, client): (Arc<Peer>, u64),
     owner: Option<String>,
     heartbeat: Option<Duration>,
+    passing: Option<Arc<Passing>>,
     requests: Streaming<WriteRequest>,
 ) -> ReceiverStream<std::result::Result<WriteResponse, Status>> {
     let (answers, stream) = mpsc::channel(64);
     let open = replay.connections.add_stream(&peer, StreamKind::Write);
     tokio::spawn(async move {
         let _open = open;
-        serve(replay, (peer, client), owner, heartbeat, requests, answers).await;
+        let staged = Staged::new(passing, &peer);
+        serve(replay, (peer, client), owner, (heartbeat, staged), requests, answers).await;
     });
     ReceiverStream::new(stream)
 }
@@ -67,7 +71,7 @@ async fn serve(
     replay: Arc<Replay>,
     (peer, client): (Arc<Peer>, u64),
     owner: Option<String>,
-    heartbeat: Option<Duration>,
+    (heartbeat, staged): (Option<Duration>, Staged),
     mut requests: Streaming<WriteRequest>,
     answers: Answers,
 ) {
@@ -84,6 +88,7 @@ async fn serve(
     }
     let guard = replay.ledgers.take(owner.as_deref(), writer_id).await;
     let mut task = WriteStreamTask::new(replay.clone(), Inserter { peer: &peer, client }, heartbeat, guard);
+    task.staged = staged;
     let ended = task.serve(first, &mut requests, &answers).await;
     let is_complete = ended.is_ok();
     // The streams that the server ends have details.
@@ -118,6 +123,7 @@ struct WriteStreamTask {
     known: HashMap<u64, Arc<Chunk>>,
     held: HeldMemory,
     layouts: LayoutCache,
+    staged: Staged,
     queue: WriteQueue,
     guard: LedgerGuard,
     /// The tables of the items so far, whose largest priorities a shard tells.
@@ -139,6 +145,7 @@ impl WriteStreamTask {
             known: HashMap::new(),
             held: HeldMemory::default(),
             layouts: LayoutCache::default(),
+            staged: Staged::default(),
             queue: WriteQueue::new(from, Some(Arc::clone(&guard.ledger))),
             told_tables: Vec::new(),
             beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
@@ -162,7 +169,8 @@ impl WriteStreamTask {
         let mut is_told = false;
         loop {
             let mut done = Done::new();
-            if let Some(request) = request.take() {
+            if let Some(mut request) = request.take() {
+                self.fetch(&mut request, answers).await?;
                 tokio::select! {
                     biased;
                     taken = self.take(request, &mut done) => taken.map_err(|error| to_status(&error))?,
@@ -222,6 +230,17 @@ impl WriteStreamTask {
         let stopping = done.len() < before;
         answers.send(Ok(self.answer(done))).await.map_err(|_| None)?;
         if stopping { Err(Some(to_status(&stopped(&self.replay).await))) } else { Ok(()) }
+    }
+
+    /// Reads the data of a message that lies in shared memory, and tells the writer that it may use that again.
+    async fn fetch(&mut self, request: &mut WriteRequest, answers: &Answers) -> Ended {
+        let read = self.staged.fetch(&mut request.chunks, self.replay.max_message_size()).await;
+        let read = read.map_err(|error| to_status(&error))?;
+        if !read.is_empty() {
+            let told = WriteResponse { read, ..WriteResponse::default() };
+            answers.send(Ok(told)).await.map_err(|_| None)?;
+        }
+        Ok(())
     }
 
     /// Processes the chunks and items of a message. An error ends the stream, because the client is faulty.

@@ -85,6 +85,8 @@ pub fn chunk_to_wire(chunk: &Chunk) -> replay::Chunk {
         columns: columns.collect(),
         data: chunk.data().clone(),
         codec: codec.into(),
+        segment: None,
+        segment_bytes: 0,
     }
 }
 
