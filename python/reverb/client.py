@@ -68,8 +68,9 @@ class Client:
       unix_peers: Numbers of the users whose servers the client trusts at Unix sockets, such as those of other
         containers. By default, it trusts only its own user and root.
       max_shared_bytes: Limit in bytes on the memory in which a server of this host, but another process, puts the data
-        of large batches, so that no socket copies them; 1 GiB by default. 0 shares none. Arrays that the program keeps
-        count; beyond the limit, and where memory cannot be shared, data travels over the socket, as `road` then says.
+        of large batches, so that no socket copies them; 1 GiB by default. The data of large inserts may take as much
+        again. 0 shares none. Arrays that the program keeps count; beyond the limit, and where memory cannot be shared,
+        data travels over the socket, as `road` then says.
 
     Attributes:
       endpoint: What another client of the same server is made of, for other modules of this package.

@@ -297,8 +297,9 @@ class Server:
       heartbeat_interval: Seconds after which the server, and its clients, send an empty message on a stream whose
         requests wait, so that balancers do not close it; 15 by default. The variable is `REVERB_HEARTBEAT`.
       max_shared_bytes: Limit in bytes on the memory that clients of this host, but of other processes, share with the
-        server to find the data of large batches there; by default an eighth of the memory that the process may use. One
-        client may use half of it. 0 shares none. The variable is `REVERB_MAX_SHARED_BYTES`.
+        server, to find the data of large batches there and to put that of large inserts there; by default an eighth of
+        the memory that the process may use. One client may use half of it. 0 shares none. The variable is
+        `REVERB_MAX_SHARED_BYTES`.
       http_port: Port of the live page, metrics and health; `"off"`, or None, switches HTTP off. 0, the default, means
         the variable `REVERB_HTTP_PORT`, a number or `off`, and without it a free port.
       http_host: Address of that port, which needs `allow_insecure` as `host` does; loopback by default. The variable is

@@ -177,3 +177,57 @@ def test_a_writer_goes_on_with_the_next_server(start):
             writer.create_item("table", 1.0, writer.history[-1:])
         writer.flush()
     assert sorted(values(far, 10)) == list(range(10, 20))
+
+
+def test_a_child_that_was_forked_changes_nothing_of_its_parents_writer(start):
+    server, _ = start(make_table(sampler="fifo", max_times_sampled=1, max_size=1000))
+    program = """
+        import gc, os, sys
+        import numpy as np
+        import reverb
+
+        client = reverb.Client(sys.argv[1])
+        writer = client.trajectory_writer(8, options=reverb.WriterOptions(max_chunk_length=8))
+
+        def append(number):
+            writer.append(np.full(1 << 15, number, np.float32))
+
+        append(0)
+        writer.create_item("table", 1.0, writer.history[-1:])
+        writer.flush()
+        # A chunk of eight rows is open.
+        for number in range(1, 6):
+            append(number)
+        to_child, go_on = os.pipe()
+        if (child := os.fork()) == 0:
+            os.close(go_on)
+            os.read(to_child, 1)
+            # The parent has written a row to that chunk, where the next one of the child would be.
+            try:
+                append(-1)
+            except reverb.errors.CancelledError:
+                pass
+            assert (writer.history[5].numpy() == 5).all()
+            del writer
+            gc.collect()
+            os._exit(0)
+        append(6)
+        os.close(go_on)
+        _, status = os.waitpid(child, 0)
+        writer.create_item("table", 1.0, writer.history[-6:])
+        for number in range(7, 60):
+            append(number)
+            writer.create_item("table", 1.0, writer.history[-6:])
+        writer.flush()
+        writer.close()
+        print(os.waitstatus_to_exitcode(status))
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), f"unix:{server.unix_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
+    client = reverb.Client(f"unix:{server.unix_path}")
+    (first,) = client.sample_batch("table", 1).data
+    assert (first[0] == 0).all()
+    for last in range(6, 60):
+        (data,) = client.sample_batch("table", 1).data
+        assert (data[0] == np.arange(last - 5, last + 1)[:, None]).all()

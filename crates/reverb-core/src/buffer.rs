@@ -4,6 +4,7 @@
 //! small, because a larger one would be resident memory of every learner, and lends a block of at most twice the
 //! requested size. Its lock is only tried, so that a forked child cannot wait for it forever.
 
+use bytes::Bytes;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
@@ -113,6 +114,22 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
     }
 
+    /// Makes bytes of it, which are not copied.
+    ///
+    /// # Safety
+    /// As for [`Buffer::to_vec`].
+    pub unsafe fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Written(self))
+    }
+
+    /// The bytes of lent memory, which are initialised.
+    pub(crate) fn initialised_mut(&mut self) -> &mut [u8] {
+        assert!(matches!(self.memory, Memory::Lent(_)), "a buffer may not be initialised");
+        let bytes = self.as_uninit_mut();
+        // SAFETY: who lends memory has initialised it.
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
+    }
+
     /// The bytes, for writing.
     pub fn as_uninit_mut(&mut self) -> &mut [MaybeUninit<u8>] {
         let first = match &mut self.memory {
@@ -121,6 +138,16 @@ impl Buffer {
         };
         // SAFETY: the memory has at least `len` bytes, and uninitialised bytes have no invalid value.
         unsafe { std::slice::from_raw_parts_mut(first, self.len) }
+    }
+}
+
+/// A buffer whose bytes were written.
+struct Written(Buffer);
+
+impl AsRef<[u8]> for Written {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: it is made of such buffers only.
+        unsafe { self.0.as_bytes() }
     }
 }
 

@@ -4,7 +4,9 @@ use crate::column::{Column, interleave};
 use crate::copy::copy;
 use crate::encoding::{Encoding, takes_delta};
 use crate::tensor::{Shape, shape_text};
+use crate::writer::{ChunkMemory, LEAST_SHARED_BYTES};
 use crate::{DType, Error, Result};
+use bytes::Bytes;
 use std::mem::MaybeUninit;
 
 /// Alignment of a column's region in a chunk, in bytes.
@@ -125,11 +127,34 @@ impl Layout {
     /// # Panics
     /// If the number of columns, or the size of one, differs from this layout.
     pub fn assemble<C: AsRef<[u8]>>(&self, columns: &[C]) -> Vec<u8> {
-        assert_eq!(columns.len(), self.columns.len(), "columns of a chunk");
         let mut chunk = Vec::new();
         let bytes = self.held_bytes();
         chunk.reserve_exact(bytes);
-        let target = &mut chunk.spare_capacity_mut()[..bytes];
+        self.assemble_into(columns, &mut chunk.spare_capacity_mut()[..bytes]);
+        // SAFETY: all were written.
+        unsafe { chunk.set_len(bytes) };
+        chunk
+    }
+
+    /// As [`Layout::assemble`], into memory that a server of this host can read, if there is some.
+    ///
+    /// # Panics
+    /// As [`Layout::assemble`].
+    pub fn assemble_in<C: AsRef<[u8]>>(&self, columns: &[C], memory: Option<&dyn ChunkMemory>) -> Bytes {
+        let bytes = self.held_bytes();
+        match memory.filter(|_| bytes >= LEAST_SHARED_BYTES).and_then(|memory| memory.take(bytes)) {
+            Some(mut buffer) => {
+                self.assemble_into(columns, buffer.as_uninit_mut());
+                // SAFETY: all were written.
+                unsafe { buffer.into_bytes() }
+            }
+            None => self.assemble(columns).into(),
+        }
+    }
+
+    /// Writes all bytes of `target`, which has as many as a chunk.
+    fn assemble_into<C: AsRef<[u8]>>(&self, columns: &[C], target: &mut [MaybeUninit<u8>]) {
+        assert_eq!(columns.len(), self.columns.len(), "columns of a chunk");
         let mut end = 0;
         for (column, rows) in self.columns.iter().zip(columns) {
             let rows = rows.as_ref();
@@ -142,9 +167,10 @@ impl Layout {
                 copy(&mut target[column.offset..end], rows);
             }
         }
-        // SAFETY: all columns were written, and zeros between them; interleaved columns leave no gap.
-        unsafe { chunk.set_len(bytes) };
-        chunk
+        // Interleaved columns leave no gap.
+        if !self.is_interleaved {
+            target[end..].fill(MaybeUninit::new(0));
+        }
     }
 
     /// Interleaves the bytes of a chunk that lie column by column, as this layout states.

@@ -8,7 +8,7 @@ mod memory;
 
 use common::{SOON, addresses, config, queue, server};
 use memory::allocated_bytes;
-use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, StepBuffer, StreamChunks, Value, WriterItem};
 use reverb_core::{DType, KeySlots, Table, TableConfig};
 use reverb_net::client::Client;
 use reverb_net::client::writer::{Session, SessionOptions};
@@ -58,7 +58,7 @@ struct Writer {
 
 impl Writer {
     fn new(address: &str) -> Self {
-        let dropped = DroppedChunks::default();
+        let dropped = StreamChunks::default();
         let options = ColumnOptions { num_keep_alive_refs: 1, max_chunk_length: Some(1) };
         let steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
         let client = Arc::new(Client::new(address));

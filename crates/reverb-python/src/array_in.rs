@@ -16,6 +16,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
+use reverb_core::writer::ChunkMemory;
 use reverb_core::writer::Value;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key, shape_text};
 use std::ops::Range;
@@ -277,7 +278,12 @@ impl<'py> NestSteps<'py> {
 
     /// The data as a chunk with a row for each step. If a leaf of stacked steps is a `reverb.Ragged`, there is a chunk for
     /// each step: the first, and the others. There is at least one step.
-    pub fn into_chunks(self, py: Python<'py>, layouts: &Layouts) -> PyReverbResult<(Arc<Chunk>, Vec<Arc<Chunk>>)> {
+    pub fn into_chunks(
+        self,
+        py: Python<'py>,
+        layouts: &Layouts,
+        memory: Option<&dyn ChunkMemory>,
+    ) -> PyReverbResult<(Arc<Chunk>, Vec<Arc<Chunk>>)> {
         let Self { leaves, stacked, .. } = self;
         if let Some(rows) = stacked
             && leaves.iter().any(Leaf::is_ragged)
@@ -289,7 +295,7 @@ impl<'py> NestSteps<'py> {
         let layout = layouts.find(stacked.unwrap_or(1), &leaves, stacked.is_some())?;
         let key = random_key();
         let episodes = if stacked.is_some() { EpisodeIds::PerRow(key) } else { EpisodeIds::Same(key) };
-        Ok((Arc::new(fill(py, layout, &leaves, episodes)?), Vec::new()))
+        Ok((Arc::new(fill(py, layout, &leaves, (episodes, memory))?), Vec::new()))
     }
 }
 
@@ -544,9 +550,14 @@ fn nest_of(object: &Bound<'_, PyAny>) -> Option<&'static str> {
     nests.into_iter().find_map(|(name, nest)| has(name).then_some(nest))
 }
 
-fn fill(py: Python<'_>, layout: Arc<Layout>, leaves: &[Leaf<'_>], episodes: EpisodeIds) -> PyReverbResult<Chunk> {
+fn fill(
+    py: Python<'_>,
+    layout: Arc<Layout>,
+    leaves: &[Leaf<'_>],
+    (episodes, memory): (EpisodeIds, Option<&dyn ChunkMemory>),
+) -> PyReverbResult<Chunk> {
     let columns: Vec<&[u8]> = leaves.iter().map(|leaf| leaf.value().bytes).collect();
-    let assemble = || layout.assemble(&columns);
+    let assemble = || layout.assemble_in(&columns, memory);
     let data = if layout.held_bytes() > DETACH_BYTES { without_gil(py, assemble) } else { assemble() };
-    Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data.into())?)
+    Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data)?)
 }

@@ -1,9 +1,11 @@
 //! Chunks that a writer fills step by step, and that then never change.
 
+use super::row_bytes::{RowBytes, StreamChunks};
 use crate::{
     Chunk, ChunkKey, Column, Compression, Compressor, DType, EpisodeId, EpisodeIds, Layout, Result, Shape, StepRange,
     random_key,
 };
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -91,6 +93,16 @@ impl ChunkTemplate {
         &self.columns[index as usize].shape
     }
 
+    /// Makes room for the numbers of a full chunk. What is compressed, or has strings, is copied again.
+    fn row_bytes(&self, stream: &StreamChunks) -> RowBytes {
+        let is_copied = self.has_strings || self.compressor.is_some();
+        let ends = self.columns.iter().map(|column| column.offset + column.size_bytes);
+        let starts = self.columns.iter().map(|column| column.offset).chain([self.size_bytes]);
+        let gaps = [0].into_iter().chain(ends).zip(starts);
+        let is_one_row = self.max_rows == 1 && !self.has_strings;
+        RowBytes::new(Some(stream).filter(|_| !is_copied), self.size_bytes, is_one_row, gaps)
+    }
+
     fn layout(&self, rows: u32, string_bytes: impl Fn(usize) -> usize) -> Result<Arc<Layout>> {
         let fits = |layout: &&Arc<Layout>| {
             layout.rows == rows
@@ -149,26 +161,11 @@ impl Strings {
 
 #[derive(Debug)]
 struct OpenRows {
-    /// The numbers, arranged as in a full chunk. Of a chunk of one row, as far as they were put.
-    data: Vec<u8>,
+    data: RowBytes,
     /// The strings by index of the column; empty for a column of numbers.
     strings: Vec<Strings>,
     rows: u32,
     steps: StepRange,
-}
-
-impl OpenRows {
-    /// Puts the values of a row and a column at their place.
-    fn put(&mut self, start: usize, values: &[u8]) {
-        match self.data.get_mut(start..start + values.len()) {
-            Some(place) => place.copy_from_slice(values),
-            // Only what lies between columns is zeroed.
-            None => {
-                self.data.resize(start, 0);
-                self.data.extend_from_slice(values);
-            }
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -184,9 +181,6 @@ enum Body {
     Closed(Arc<Chunk>),
 }
 
-/// A list to which chunks that were sent add their keys when their last reference is dropped.
-pub type DroppedChunks = Arc<Mutex<Vec<ChunkKey>>>;
-
 /// A chunk of a writer: open while rows are added, then closed for good.
 #[derive(Debug)]
 pub struct WriterChunk {
@@ -200,7 +194,7 @@ pub struct WriterChunk {
     is_final: AtomicBool,
     /// Whether a server holds the chunk until it is told that the chunk is gone.
     is_sent: AtomicBool,
-    dropped: DroppedChunks,
+    stream: StreamChunks,
 }
 
 /// Rows of a column, copied out.
@@ -214,19 +208,14 @@ pub enum CellData {
 
 impl WriterChunk {
     /// Creates an open chunk without rows.
-    pub fn open(template: Arc<ChunkTemplate>, episode: EpisodeId, dropped: DroppedChunks) -> Self {
+    pub fn open(template: Arc<ChunkTemplate>, episode: EpisodeId, stream: StreamChunks) -> Self {
         let strings =
             if template.has_strings { template.columns.iter().map(|_| Strings::default()).collect() } else { vec![] };
-        // One row fills it from the front. More write into each column by turns.
-        let data = if template.max_rows == 1 && !template.has_strings {
-            Vec::with_capacity(template.size_bytes)
-        } else {
-            vec![0; template.size_bytes]
-        };
+        let data = template.row_bytes(&stream);
         let open = OpenRows { data, strings, rows: 0, steps: StepRange::default() };
         let state = Mutex::new(ChunkState { rows: Vec::new(), body: Body::Open(open) });
         let is_final = AtomicBool::new(template.compressor.is_none());
-        Self { key: random_key(), template, episode, state, is_final, is_sent: AtomicBool::new(false), dropped }
+        Self { key: random_key(), template, episode, state, is_final, is_sent: AtomicBool::new(false), stream }
     }
 
     /// Adds a row, whose values are in the order of the template's columns, and closes the chunk when it is full.
@@ -244,7 +233,7 @@ impl WriterChunk {
                 open.strings[index].push(value.bytes, column.elements);
             } else {
                 debug_assert_eq!(value.bytes.len(), column.row_bytes, "a row of column {index}");
-                open.put(column.offset + row as usize * column.row_bytes, value.bytes);
+                open.data.put(column.offset + row as usize * column.row_bytes, value.bytes);
             }
         }
         open.steps = match row {
@@ -351,7 +340,9 @@ impl WriterChunk {
             }
             Body::Open(open) => {
                 let start = column.offset + offset as usize * column.row_bytes;
-                return Ok(CellData::Numbers(open.data[start..start + length as usize * column.row_bytes].to_vec()));
+                return Ok(CellData::Numbers(
+                    open.data.bytes()[start..start + length as usize * column.row_bytes].to_vec(),
+                ));
             }
         };
         let mut scratch = Vec::new();
@@ -374,14 +365,14 @@ impl WriterChunk {
             _ => 0,
         })?;
         let data = self.pack(open, &layout);
-        let chunk = Chunk::new(self.key, EpisodeIds::Same(self.episode), open.steps, layout, data.into())?;
+        let chunk = Chunk::new(self.key, EpisodeIds::Same(self.episode), open.steps, layout, data)?;
         let chunk = Arc::new(chunk);
         *body = Body::Closed(chunk.clone());
         Ok(chunk)
     }
 
     /// Returns the bytes as `layout` arranges them. A full chunk of numbers already has this arrangement.
-    fn pack(&self, open: &mut OpenRows, layout: &Layout) -> Vec<u8> {
+    fn pack(&self, open: &mut OpenRows, layout: &Layout) -> Bytes {
         let columns = layout.columns.iter().zip(&self.template.columns);
         if self.template.has_strings {
             let mut data = vec![0; layout.size_bytes];
@@ -389,33 +380,29 @@ impl WriterChunk {
                 let target = &mut data[to.offset..to.offset + to.size_bytes];
                 match to.dtype {
                     DType::String => open.strings[index].write(target),
-                    _ => target.copy_from_slice(&open.data[from.offset..from.offset + to.size_bytes]),
+                    _ => target.copy_from_slice(&open.data.bytes()[from.offset..from.offset + to.size_bytes]),
                 }
             }
-            return data;
+            return data.into();
         }
-        let mut data = std::mem::take(&mut open.data);
-        data.resize(self.template.size_bytes, 0);
-        if open.rows < self.template.max_rows {
+        let is_full = open.rows == self.template.max_rows;
+        open.data.finish(self.template.size_bytes, layout.size_bytes, |data| {
             let mut end = 0;
-            for (to, from) in columns {
+            for (to, from) in columns.filter(|_| !is_full) {
                 // Columns only move towards the beginning, so none is overwritten before it has moved.
                 data.copy_within(from.offset..from.offset + to.size_bytes, to.offset);
                 // Gaps between columns must not contain earlier data.
                 data[end..to.offset].fill(0);
                 end = to.offset + to.size_bytes;
             }
-            data.truncate(layout.size_bytes);
-            data.shrink_to_fit();
-        }
-        data
+        })
     }
 }
 
 impl Drop for WriterChunk {
     fn drop(&mut self) {
         if *self.is_sent.get_mut() {
-            self.dropped.lock().push(self.key);
+            self.stream.drop_chunks(&[self.key]);
         }
     }
 }

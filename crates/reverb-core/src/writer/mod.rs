@@ -10,13 +10,15 @@ mod column;
 mod item;
 mod options;
 mod patterned;
+mod row_bytes;
 mod selection;
 mod steps;
 
 pub use append_error::AppendError;
-pub use chunk::{CellData, ChunkCompression, ChunkTemplate, DroppedChunks, Value, WriterChunk};
+pub use chunk::{CellData, ChunkCompression, ChunkTemplate, Value, WriterChunk};
 pub use column::WriterColumn;
 pub use item::WriterItem;
 pub use options::ColumnOptions;
+pub use row_bytes::{ChunkMemory, LEAST_SHARED_BYTES, StreamChunks};
 pub use selection::{CellRun, Selection};
 pub use steps::{ColumnValue, StepBuffer};

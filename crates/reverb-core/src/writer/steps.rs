@@ -7,9 +7,10 @@
 //! finished without another copy. A group keeps the chunk and the row of its last `num_keep_alive_refs` values.
 
 use super::append_error::AppendError;
-use super::chunk::{ChunkCompression, ChunkTemplate, DroppedChunks, Value, WriterChunk};
+use super::chunk::{ChunkCompression, ChunkTemplate, Value, WriterChunk};
 use super::column::WriterColumn;
 use super::options::ColumnOptions;
+use super::row_bytes::StreamChunks;
 use super::selection::{CellRun, Selection};
 use crate::pattern::StepId;
 use crate::tensor::differ_in_first_axis;
@@ -93,7 +94,7 @@ pub struct StepBuffer {
     next_row: u64,
     step_is_open: bool,
     newest: Option<StepId>,
-    dropped: DroppedChunks,
+    stream: StreamChunks,
 }
 
 impl StepBuffer {
@@ -101,7 +102,7 @@ impl StepBuffer {
     ///
     /// # Errors
     /// The errors of [`ColumnOptions::check`].
-    pub fn new(default_options: ColumnOptions, compression: ChunkCompression, dropped: DroppedChunks) -> Result<Self> {
+    pub fn new(default_options: ColumnOptions, compression: ChunkCompression, stream: StreamChunks) -> Result<Self> {
         static NEXT_WRITER: AtomicU64 = AtomicU64::new(1);
         default_options.check()?;
         Ok(Self {
@@ -118,7 +119,7 @@ impl StepBuffer {
             next_row: 0,
             step_is_open: false,
             newest: None,
-            dropped,
+            stream,
         })
     }
 
@@ -359,7 +360,7 @@ impl StepBuffer {
     }
 
     fn push(&mut self, group: usize, row: u64, values: &[ColumnValue<'_>]) -> Result<()> {
-        let (episode, step, dropped) = (self.episode, self.step, &self.dropped);
+        let (episode, step, stream) = (self.episode, self.step, &self.stream);
         let Group { columns, template, open, cells, .. } = &mut self.groups[group];
         let in_order = is_same(columns, values);
         let find = |&id: &u32| {
@@ -377,7 +378,7 @@ impl StepBuffer {
             Some(offset) => offset,
             // No chunk was open, or it was closed for an item that waited for it.
             None => {
-                let chunk = open.insert(Arc::new(WriterChunk::open(template.clone(), episode, dropped.clone())));
+                let chunk = open.insert(Arc::new(WriterChunk::open(template.clone(), episode, stream.clone())));
                 push(chunk)?.expect("a new chunk is open")
             }
         };

@@ -1,6 +1,7 @@
 //! The tests of reverb-core in one executable, which is built and linked once. Tests that count the memory of the process
 //! have executables of their own, beside this folder.
 
+mod chunk_memory;
 #[path = "../common/mod.rs"]
 mod common;
 mod compaction;

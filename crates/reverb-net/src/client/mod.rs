@@ -32,6 +32,7 @@ use crate::replay_v1::client::Session;
 use crate::transport::address::Endpoint;
 use crate::writing::PendingLimit;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use reverb_core::writer::ChunkMemory;
 use reverb_core::{Error, ItemKeys, KeySlots, Result, fork};
 use reverb_service::local::{BatchRequest, RowInsert};
 use reverb_service::{Replay, Transport};
@@ -189,6 +190,11 @@ impl Client {
     /// call must look for the server.
     pub fn connection(&self) -> Option<u32> {
         self.with_current(|current| Some(current.number.wrapping_add(current.roads.connection()?)))
+    }
+
+    /// Returns memory that the server can read, if it is of this host and was reached.
+    pub fn chunk_memory(&self) -> Option<Arc<dyn ChunkMemory>> {
+        self.with_current(|current| current.roads.only()?.chunk_memory())
     }
 
     /// Returns the service of a server of this process. `None` if the server is elsewhere.

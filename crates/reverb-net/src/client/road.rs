@@ -8,6 +8,7 @@ use super::started::Started;
 use crate::dm_reverb::client as dm_reverb;
 use crate::replay_v1::client::Connection;
 use crate::replay_v1::proto::Shard;
+use reverb_core::writer::ChunkMemory;
 use reverb_core::{KeySlots, Result};
 use reverb_service::{Load, Replay, Transport};
 use std::sync::Arc;
@@ -108,6 +109,12 @@ impl Road {
             Self::ReplayV1(connection) => connection.link.has_foreign_keys(),
             Self::DmReverb(_) => true,
         }
+    }
+
+    /// Returns memory that the server can read, if it shares some with this process.
+    pub(super) fn chunk_memory(&self) -> Option<Arc<dyn ChunkMemory>> {
+        let Self::ReplayV1(connection) = self else { return None };
+        connection.chunk_memory()
     }
 
     /// Returns how full the server is, as far as is known.

@@ -6,13 +6,14 @@
 use crate::replay_v1::proto;
 use crate::transport::passing::Passing;
 use crate::transport::segment::Segment;
+use reverb_core::writer::LEAST_SHARED_BYTES;
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Smallest data in bytes that is worth a segment.
-pub const LEAST_BYTES: usize = 64 << 10;
+pub const LEAST_BYTES: usize = LEAST_SHARED_BYTES;
 /// Number of uses of other segments after which a free one is dropped.
 pub const PATIENCE: u64 = 64;
 /// A segment is at most so many times as large as what lies in it.
@@ -39,37 +40,27 @@ pub struct SegmentPool {
     bytes: u64,
     /// Those that have come back, and the use after which each did. The last comes first.
     free: Vec<(Segment, u64)>,
-    /// Those that the other end has.
-    lent: HashMap<u64, Lent>,
+    /// Those whose descriptors may still wait at the other end, and those descriptors that were not sent there yet.
+    unclaimed: HashMap<u64, Option<OwnedFd>>,
     uses: u64,
     /// Those that the other end does not know yet to have been dropped.
     dropped: Vec<u64>,
 }
 
-/// A segment that is written to, or that the other end has.
-#[derive(Debug)]
-pub struct Lent {
-    segment: Segment,
-    /// Whether its descriptor may still wait at the other end.
-    is_unclaimed: bool,
-}
-
-impl Lent {
-    /// Its bytes, for writing.
-    pub fn bytes(&mut self) -> &mut [MaybeUninit<u8>] {
-        self.segment.bytes()
-    }
-}
-
 impl SegmentPool {
     /// Makes the segments of a stream: `most` at most, which have `limit` bytes together, and those of the budget.
     pub fn new(passing: Arc<Passing>, budget: Arc<dyn Budget>, limit: u64, most: usize) -> Self {
-        let (free, lent, dropped) = (Vec::new(), HashMap::new(), Vec::new());
-        Self { passing, budget, most, count: 0, limit, bytes: 0, free, lent, uses: 0, dropped }
+        let (free, unclaimed, dropped) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { passing, budget, most, count: 0, limit, bytes: 0, free, unclaimed, uses: 0, dropped }
     }
 
-    /// Returns a segment for so many bytes, if there is one, for writing. [`SegmentPool::sent`] must follow.
-    pub fn lend(&mut self, len: usize) -> Option<Lent> {
+    /// Makes the segments of another stream over the same connection, with the same limits.
+    pub fn beside(&self) -> Self {
+        Self::new(self.passing.clone(), self.budget.clone(), self.limit, self.most)
+    }
+
+    /// Takes a segment for so many bytes, if there is one.
+    pub fn take(&mut self, len: usize) -> Option<Segment> {
         if len < LEAST_BYTES {
             return None;
         }
@@ -79,32 +70,27 @@ impl SegmentPool {
         }
         let fits = |(segment, _): &(Segment, u64)| (len..=len.saturating_mul(MAX_SPARE)).contains(&segment.len());
         match self.free.iter().rposition(fits) {
-            Some(at) => Some(Lent { segment: self.free.remove(at).0, is_unclaimed: false }),
-            None => self.make(len).map(|segment| Lent { segment, is_unclaimed: true }),
+            Some(at) => Some(self.free.remove(at).0),
+            None => self.make(len),
         }
     }
 
-    /// Notes that the other end gets a segment. Returns what it is told.
-    pub fn sent(&mut self, lent: Lent) -> proto::Segment {
-        let inode = lent.segment.inode;
-        self.lent.insert(inode, lent);
+    /// Returns what the other end is told of a segment that was taken.
+    pub fn name(&mut self, inode: u64) -> proto::Segment {
+        let unsent = self.unclaimed.get_mut(&inode).and_then(Option::take);
+        unsent.into_iter().for_each(|descriptor| self.passing.send(descriptor));
         proto::Segment { inode, dropped: std::mem::take(&mut self.dropped) }
     }
 
     /// Notes that the other end has got the message that named a segment.
     pub fn arrived(&mut self, inode: u64) {
-        if let Some(lent) = self.lent.get_mut(&inode)
-            && std::mem::take(&mut lent.is_unclaimed)
-        {
-            self.passing.claimed();
+        if self.unclaimed.remove(&inode).is_some() {
+            self.passing.release();
         }
     }
 
-    /// Takes a segment back, for further use unless it is retired. One that the other end does not have is none of its
-    /// business.
-    pub fn take_back(&mut self, inode: u64, is_retired: bool) {
-        self.arrived(inode);
-        let Some(Lent { segment, .. }) = self.lent.remove(&inode) else { return };
+    /// Puts a segment back, for further use unless it is retired.
+    pub fn put_back(&mut self, segment: Segment, is_retired: bool) {
         if is_retired {
             self.let_go(segment);
         } else {
@@ -121,26 +107,28 @@ impl SegmentPool {
             // Without the free ones there would still be too little room.
             return None;
         }
-        while !self.take(len as u64) {
+        while !self.take_room(len as u64) {
             if self.free.is_empty() {
                 return None;
             }
             self.drop_oldest();
         }
-        match Segment::new(len) {
-            Ok((segment, descriptor)) => {
-                if self.passing.send(descriptor) {
+        if self.passing.reserve() {
+            match Segment::new(len) {
+                Ok((segment, descriptor)) => {
+                    self.unclaimed.insert(segment.inode, Some(descriptor));
                     return Some(segment);
                 }
+                Err(error) => tracing::debug!("cannot make a segment of {len} bytes of shared memory: {error}"),
             }
-            Err(error) => tracing::debug!("cannot make a segment of {len} bytes of shared memory: {error}"),
+            self.passing.release();
         }
         self.give_back(len as u64);
         None
     }
 
     /// Takes a segment of so many bytes, if there may be one more.
-    fn take(&mut self, bytes: u64) -> bool {
+    fn take_room(&mut self, bytes: u64) -> bool {
         let is_room = self.count < self.most && self.bytes.saturating_add(bytes) <= self.limit;
         let is_taken = is_room && self.budget.take(bytes);
         self.count += usize::from(is_taken);
@@ -156,13 +144,18 @@ impl SegmentPool {
 
     fn let_go(&mut self, segment: Segment) {
         let bytes = segment.len() as u64;
+        if let Some(Some(_unsent)) = self.unclaimed.get(&segment.inode) {
+            self.arrived(segment.inode);
+        }
         drop(segment);
         self.give_back(bytes);
     }
 
     fn drop_oldest(&mut self) {
         let (segment, _) = self.free.remove(0);
-        self.dropped.push(segment.inode);
+        if !matches!(self.unclaimed.get(&segment.inode), Some(Some(_))) {
+            self.dropped.push(segment.inode);
+        }
         self.let_go(segment);
     }
 }
@@ -170,6 +163,7 @@ impl SegmentPool {
 /// What the other end has is its own from then on.
 impl Drop for SegmentPool {
     fn drop(&mut self) {
+        self.unclaimed.values().filter(|unsent| unsent.is_some()).for_each(|_| self.passing.release());
         self.budget.give_back(self.bytes);
     }
 }
@@ -204,78 +198,65 @@ mod tests {
         (SegmentPool::new(Arc::default(), budget.clone(), u64::MAX, MOST), budget)
     }
 
-    fn try_lend(segments: &mut SegmentPool, len: usize) -> Option<proto::Segment> {
-        segments.lend(len).map(|lent| segments.sent(lent))
-    }
-
-    fn lend(segments: &mut SegmentPool, len: usize) -> proto::Segment {
-        try_lend(segments, len).unwrap_or_else(|| panic!("no segment of {len} bytes"))
+    fn take(segments: &mut SegmentPool, len: usize) -> Segment {
+        segments.take(len).unwrap_or_else(|| panic!("no segment of {len} bytes"))
     }
 
     #[test]
-    fn a_segment_is_lent_again_only_once_it_is_back() {
+    fn a_segment_is_used_again_once_it_is_back() {
         let (mut segments, _) = pool(1 << 30);
-        let first = lend(&mut segments, LEN);
-        let second = lend(&mut segments, LEN);
-        assert_ne!(first.inode, second.inode);
-        segments.take_back(first.inode, false);
-        assert_eq!(lend(&mut segments, LEN - 5).inode, first.inode);
-        let fourth = lend(&mut segments, LEN).inode;
-        assert!(fourth != first.inode && fourth != second.inode, "the other end has both");
+        let first = take(&mut segments, LEN);
+        let inode = first.inode;
+        let second = take(&mut segments, LEN);
+        assert_ne!(inode, second.inode);
+        segments.put_back(first, false);
+        assert_eq!(take(&mut segments, LEN - 5).inode, inode);
+        let fourth = take(&mut segments, LEN).inode;
+        assert!(fourth != inode && fourth != second.inode, "neither is back");
     }
 
     #[test]
     fn a_retired_segment_is_never_used_again() {
         let (mut segments, budget) = pool(1 << 30);
-        let first = lend(&mut segments, LEN);
-        segments.take_back(first.inode, true);
+        let first = take(&mut segments, LEN);
+        let inode = first.inode;
+        segments.put_back(first, true);
         assert_eq!((segments.bytes, budget.0.load(Relaxed)), (0, 0));
-        assert_ne!(lend(&mut segments, LEN).inode, first.inode);
-    }
-
-    #[test]
-    fn the_other_end_frees_nothing_that_it_does_not_have() {
-        let (mut segments, _) = pool(1 << 30);
-        let first = lend(&mut segments, LEN);
-        segments.take_back(first.inode + 1, false);
-        segments.take_back(first.inode, false);
-        segments.take_back(first.inode, false);
-        segments.take_back(first.inode, true);
-        assert_eq!((segments.free.len(), segments.bytes), (1, LEN as u64));
+        assert_ne!(take(&mut segments, LEN).inode, inode);
     }
 
     #[test]
     fn beyond_the_limits_there_is_none() {
         let budget = Arc::new(Limited(AtomicU64::new(0), 1 << 30));
         let mut segments = SegmentPool::new(Arc::default(), budget.clone(), 2 << 20, MOST);
-        let lent: Vec<_> = std::iter::from_fn(|| try_lend(&mut segments, LEN)).collect();
-        assert_eq!((lent.len(), budget.0.load(Relaxed)), (2, 2 << 20));
-        assert!(segments.lend(usize::MAX).is_none() && segments.lend(LEAST_BYTES - 1).is_none());
+        let taken: Vec<_> = std::iter::from_fn(|| segments.take(LEN)).collect();
+        assert_eq!((taken.len(), budget.0.load(Relaxed)), (2, 2 << 20));
+        assert!(segments.take(usize::MAX).is_none() && segments.take(LEAST_BYTES - 1).is_none());
         // A free one that is too small makes room.
-        segments.take_back(lent[0].inode, false);
-        segments.take_back(lent[1].inode, false);
-        assert!(segments.lend(3 << 20).is_none());
+        let inodes: Vec<_> = taken.iter().map(|segment| segments.name(segment.inode).inode).collect();
+        taken.into_iter().for_each(|segment| segments.put_back(segment, false));
+        assert!(segments.take(3 << 20).is_none());
         assert_eq!(segments.free.len(), 2, "they were dropped in vain");
-        let large = lend(&mut segments, 2 << 20);
-        assert_eq!(large.dropped, lent.iter().map(|segment| segment.inode).collect::<Vec<_>>());
+        let large = take(&mut segments, 2 << 20);
+        assert_eq!(segments.name(large.inode).dropped, inodes);
+        assert!(segments.name(large.inode).dropped.is_empty(), "the other end knows");
         drop(segments);
         assert_eq!(budget.0.load(Relaxed), 0);
     }
 
     #[test]
-    fn segments_that_no_batch_has_used_for_long_are_dropped() {
+    fn segments_that_nobody_has_used_for_long_are_dropped() {
         let (mut segments, _) = pool(1 << 30);
-        let (large, small) = (lend(&mut segments, 8 * LEN), lend(&mut segments, LEN));
-        segments.take_back(large.inode, false);
-        segments.take_back(small.inode, false);
-        let mut dropped = Vec::new();
+        let (large, small) = (take(&mut segments, 8 * LEN), take(&mut segments, LEN));
+        let (of_large, of_small) = (segments.name(large.inode).inode, small.inode);
+        segments.put_back(large, false);
+        segments.put_back(small, false);
         for _ in 0..=PATIENCE {
-            let again = lend(&mut segments, LEN);
-            assert_eq!(again.inode, small.inode);
-            segments.take_back(again.inode, false);
-            dropped.extend(again.dropped);
+            let again = take(&mut segments, LEN);
+            assert_eq!(again.inode, of_small);
+            segments.put_back(again, false);
         }
-        assert_eq!(dropped, [large.inode]);
+        assert_eq!(segments.name(of_small).dropped, [of_large]);
         assert_eq!(segments.bytes, LEN as u64);
     }
 
@@ -284,37 +265,48 @@ mod tests {
         let passing = Arc::new(Passing::default());
         let (_, budget) = pool(1 << 40);
         let mut of_streams = [(); 5].map(|()| SegmentPool::new(passing.clone(), budget.clone(), u64::MAX, MOST));
-        let mut lent = Vec::new();
+        let mut taken = Vec::new();
         for pool in &mut of_streams {
-            lent.push(std::iter::from_fn(|| try_lend(pool, LEAST_BYTES)).collect::<Vec<_>>());
+            taken.push(std::iter::from_fn(|| pool.take(LEAST_BYTES)).collect::<Vec<_>>());
         }
-        assert_eq!(lent.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20, 20, 4, 0], "64 in all");
+        assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20, 20, 4, 0], "64 in all");
         assert_eq!(budget.0.load(Relaxed), 64 * LEAST_BYTES as u64);
-        // Those that have arrived, or have even come back, make room for others.
-        of_streams[0].arrived(lent[0][0].inode);
-        of_streams[0].arrived(lent[0][0].inode);
-        of_streams[0].take_back(lent[0][0].inode, false);
-        of_streams[1].take_back(lent[1][0].inode, true);
-        assert_eq!(std::iter::from_fn(|| try_lend(&mut of_streams[4], LEAST_BYTES)).count(), 2);
+        // Each that has arrived makes room for another.
+        for inode in [taken[0][0].inode, taken[0][0].inode, taken[0][1].inode] {
+            of_streams[0].arrived(inode);
+        }
+        assert_eq!(std::iter::from_fn(|| of_streams[4].take(LEAST_BYTES)).count(), 2);
+        // So does each that was never named, and the other end does not hear of it.
+        let unnamed = taken[1].remove(0);
+        of_streams[1].put_back(unnamed, true);
+        of_streams[2].put_back(taken[2].remove(0), false);
+        of_streams[2].drop_oldest();
+        assert!(of_streams[2].name(1).dropped.is_empty());
+        assert_eq!(std::iter::from_fn(|| of_streams[4].take(LEAST_BYTES)).count(), 2);
+        drop(of_streams);
+        assert_eq!((0..100).filter(|_| passing.reserve()).count(), 64, "nothing was sent");
     }
 
     #[test]
     fn what_others_use_leaves_less() {
         let (mut segments, budget) = pool(2 << 20);
         assert!(budget.take(1 << 20));
-        assert_eq!(std::iter::from_fn(|| try_lend(&mut segments, LEN)).count(), 1);
+        let first = take(&mut segments, LEN);
+        assert!(segments.take(LEN).is_none());
         budget.give_back(1 << 20);
-        assert_eq!(std::iter::from_fn(|| try_lend(&mut segments, LEN)).count(), 1);
+        assert_ne!(take(&mut segments, LEN).inode, first.inode);
     }
 
     #[test]
     fn there_are_no_more_than_so_many() {
         let (mut segments, _) = pool(1 << 40);
-        let lent: Vec<_> = std::iter::from_fn(|| try_lend(&mut segments, LEN)).collect();
-        assert_eq!(lent.len(), MOST);
-        segments.take_back(lent[0].inode, false);
-        let large = lend(&mut segments, 4 * LEN);
-        assert_eq!(large.dropped, [lent[0].inode]);
-        assert!(segments.lend(LEN).is_none());
+        let mut taken: Vec<_> = std::iter::from_fn(|| segments.take(LEN)).collect();
+        assert_eq!(taken.len(), MOST);
+        let first = taken.remove(0);
+        let inode = segments.name(first.inode).inode;
+        segments.put_back(first, false);
+        let large = take(&mut segments, 4 * LEN);
+        assert_eq!(segments.name(large.inode).dropped, [inode]);
+        assert!(segments.take(LEN).is_none());
     }
 }

@@ -29,30 +29,32 @@ pub struct Passing {
     /// Those that go with the next bytes, and their number, which is read without the lock.
     leaving: Mutex<VecDeque<OwnedFd>>,
     num_leaving: AtomicUsize,
-    /// Number of those that were handed over, and that the other end may not have asked for yet.
-    num_unclaimed: AtomicUsize,
+    /// Number of those that are handed over, and that the other end may not have asked for yet.
+    num_reserved: AtomicUsize,
     /// Those that have arrived, by the number of their inode.
     arrived: Mutex<HashMap<u64, OwnedFd>>,
 }
 
 impl Passing {
-    /// Hands a descriptor over with the next bytes, unless the other end may have as many as it takes. Returns whether it
-    /// does.
-    #[must_use]
-    pub fn send(&self, descriptor: OwnedFd) -> bool {
-        if self.num_unclaimed.fetch_add(1, Relaxed) >= MAX_UNCLAIMED {
-            self.claimed();
-            return false;
+    /// Takes room for a descriptor at the other end. Returns whether there is some.
+    pub fn reserve(&self) -> bool {
+        let is_room = self.num_reserved.fetch_add(1, Relaxed) < MAX_UNCLAIMED;
+        if !is_room {
+            self.release();
         }
+        is_room
+    }
+
+    /// Gives room back: the other end has asked for the descriptor, or does not get it.
+    pub fn release(&self) {
+        self.num_reserved.fetch_sub(1, Relaxed);
+    }
+
+    /// Hands a descriptor over with the next bytes. There should be room for it at the other end.
+    pub fn send(&self, descriptor: OwnedFd) {
         let mut leaving = self.leaving.lock();
         leaving.push_back(descriptor);
         self.num_leaving.store(leaving.len(), Relaxed);
-        true
-    }
-
-    /// Notes that the other end has shown that it has asked for a descriptor.
-    pub fn claimed(&self) {
-        self.num_unclaimed.fetch_sub(1, Relaxed);
     }
 
     /// Takes a descriptor that has arrived.
@@ -182,7 +184,7 @@ mod tests {
         let (sender, receiver) = (Passing::default(), Passing::default());
         let files: Vec<_> = (0..3).map(|_| file()).collect();
         let inodes: Vec<_> = files.iter().map(inode).collect();
-        assert!(files.into_iter().all(|file| sender.send(file)));
+        files.into_iter().for_each(|file| sender.send(file));
         assert!(sender.is_leaving());
         assert_eq!(sender.write(here.as_fd(), &[IoSlice::new(b"ab"), IoSlice::new(b"c")]).unwrap(), 3);
         assert!(!sender.is_leaving());
@@ -199,7 +201,7 @@ mod tests {
     fn more_descriptors_than_one_write_takes_leave_with_later_ones() {
         let (here, there) = UnixStream::pair().unwrap();
         let (sender, receiver) = (Passing::default(), Passing::default());
-        assert!((0..2 * AT_ONCE + 1).all(|_| sender.send(file())));
+        (0..2 * AT_ONCE + 1).for_each(|_| sender.send(file()));
         for left in [true, true, false] {
             sender.write(here.as_fd(), &[IoSlice::new(b"a")]).unwrap();
             assert_eq!(sender.is_leaving(), left);
@@ -209,13 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn an_end_reserves_no_more_than_the_other_takes() {
+        let passing = Passing::default();
+        assert_eq!((0..100).filter(|_| passing.reserve()).count(), MAX_UNCLAIMED);
+        passing.release();
+        assert!(passing.reserve() && !passing.reserve());
+    }
+
+    #[test]
     fn a_flood_of_descriptors_ends_the_connection() {
         let (here, there) = UnixStream::pair().unwrap();
         let (sender, receiver) = (Passing::default(), Passing::default());
         let rounds = MAX_UNCLAIMED / AT_ONCE;
         for round in 0..=rounds {
-            assert!((0..AT_ONCE).all(|_| sender.send(file())));
-            (0..AT_ONCE).for_each(|_| sender.claimed());
+            (0..AT_ONCE).for_each(|_| sender.send(file()));
             sender.write(here.as_fd(), &[IoSlice::new(b"a")]).unwrap();
             let result = read(&receiver, &there);
             assert_eq!(result.is_err(), round == rounds, "{result:?}");

@@ -78,6 +78,11 @@ mod system {
     pub unsafe fn forget(_: *mut u8, _: usize) {}
 }
 
+/// Reading and writing.
+const BOTH: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+/// Unit in which the system counts the bytes of a file that are there.
+const BLOCK: u64 = 512;
+
 /// Bytes that are mapped until this is dropped.
 #[derive(Debug)]
 struct Mapped {
@@ -91,8 +96,7 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    fn new(file: impl AsFd, len: usize, flags: MapFlags) -> rustix::io::Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+    fn new(file: impl AsFd, len: usize, flags: MapFlags, access: ProtFlags) -> rustix::io::Result<Self> {
         // SAFETY: the kernel chooses the address, so nothing else is there.
         let first = unsafe { mmap(std::ptr::null_mut(), len, access, flags, file, 0) }?;
         Ok(Self { first: first.cast(), len })
@@ -121,7 +125,7 @@ impl Segment {
     /// Those of the system, which may have no memory or no descriptor left.
     pub fn new(len: usize) -> std::io::Result<(Self, OwnedFd)> {
         let file = system::make(len)?;
-        let mapped = Mapped::new(&file, len, MapFlags::SHARED)?;
+        let mapped = Mapped::new(&file, len, MapFlags::SHARED, BOTH)?;
         system::seal(&file)?;
         let inode = fstat(&file)?.st_ino;
         Ok((Self { inode, mapped }, file))
@@ -164,7 +168,7 @@ impl Received {
                 "expected a sealed segment of shared memory of {least} to {most} bytes, got {len} bytes, sealed: {is_sealed}"
             )));
         }
-        let mapped = Mapped::new(file, len, MapFlags::PRIVATE)
+        let mapped = Mapped::new(file, len, MapFlags::PRIVATE, BOTH)
             .map_err(|error| Error::ResourceExhausted(format!("cannot map {len} bytes of shared memory: {error}")))?;
         system::populate(mapped.first, len);
         Ok(Self { mapped })
@@ -192,55 +196,59 @@ impl Received {
     }
 }
 
-/// The first bytes of a segment that has arrived, which are read piece by piece and never mapped.
+/// A segment that has arrived, for reading alone. The other end may write to it at any time.
 #[derive(Debug)]
-pub struct Reading<'a> {
-    file: &'a OwnedFd,
-    len: usize,
-    bytes: Vec<u8>,
+pub struct Seen {
+    mapped: Mapped,
 }
 
-impl<'a> Reading<'a> {
-    /// Begins to read so many bytes.
+impl Seen {
+    /// Number of bytes of a file that is a segment with at least `least` bytes.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it is no segment, or has fewer bytes. [`Error::ResourceExhausted`] if there is no memory.
-    pub fn new(file: &'a OwnedFd, len: usize) -> Result<Self> {
-        let has = fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    /// [`Error::InvalidArgument`] if it is none, or has fewer bytes or pages.
+    pub fn check(file: &OwnedFd, least: usize) -> Result<usize> {
         let is_sealed = system::is_sealed(file);
-        if !is_sealed || has < len as u64 {
+        let stat = fstat(file).ok();
+        let len = stat.as_ref().and_then(|stat| usize::try_from(stat.st_size).ok()).unwrap_or(0);
+        // Reading pages that were never written would make them.
+        let written = stat.and_then(|stat| u64::try_from(stat.st_blocks).ok()).unwrap_or(0).saturating_mul(BLOCK);
+        if !is_sealed || len < least || written < least as u64 {
             return Err(Error::invalid(format!(
-                "expected a sealed segment of shared memory of at least {len} bytes, got {has} bytes, sealed: {is_sealed}"
+                "expected a sealed segment of shared memory of at least {least} bytes, got {len} bytes, {written} of them \
+                 written, sealed: {is_sealed}"
             )));
         }
-        let mut bytes = Vec::new();
-        let scarce = || Error::ResourceExhausted(format!("cannot allocate {len} bytes for data in shared memory"));
-        bytes.try_reserve_exact(len).map_err(|_| scarce())?;
-        Ok(Self { file, len, bytes })
+        Ok(len)
     }
 
-    /// Reads `most` bytes at most. Returns whether there are more.
+    /// Maps the first bytes of a file that was checked.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the system cannot read them.
-    pub fn read(&mut self, most: usize) -> Result<bool> {
-        let offset = self.bytes.len();
-        let room = most.min(self.len - offset);
-        let target = &mut self.bytes.spare_capacity_mut()[..room];
-        let (filled, _) = rustix::io::pread(self.file, target, offset as u64)
-            .map_err(|error| Error::invalid(format!("a segment of shared memory cannot be read: {error}")))?;
-        let count = filled.len();
-        if count == 0 && room > 0 {
-            return Err(Error::invalid("a segment of shared memory has ended early"));
-        }
-        // SAFETY: so many bytes were read there.
-        unsafe { self.bytes.set_len(offset + count) };
-        Ok(self.bytes.len() < self.len)
+    /// [`Error::ResourceExhausted`] if it cannot be mapped.
+    pub fn new(file: &OwnedFd, len: usize) -> Result<Self> {
+        let mapped = Mapped::new(file, len, MapFlags::SHARED, ProtFlags::READ);
+        let mapped = mapped.map_err(|error| {
+            Error::ResourceExhausted(format!("cannot map {len} bytes of shared memory of a client: {error}"))
+        })?;
+        Ok(Self { mapped })
     }
 
-    /// The bytes that were read.
-    pub fn done(self) -> Vec<u8> {
-        self.bytes
+    /// Number of its bytes.
+    pub fn len(&self) -> usize {
+        self.mapped.len
+    }
+
+    /// Copies bytes from `start` on into all of `target`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn copy(&self, start: usize, target: &mut [std::mem::MaybeUninit<u8>]) {
+        assert!(start <= self.len() && target.len() <= self.len() - start, "bytes of a segment");
+        // SAFETY: both have so many bytes. What the other end writes meanwhile changes no more than the copy.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.mapped.first.add(start), target.as_mut_ptr().cast(), target.len())
+        };
     }
 }
 
@@ -349,7 +357,7 @@ mod tests {
     #[test]
     fn the_other_end_cannot_change_a_segment() {
         let (_segment, _received, file) = both_ends();
-        assert!(Mapped::new(&file, LEN, MapFlags::SHARED).is_err(), "it can be mapped for writing");
+        assert!(Mapped::new(&file, LEN, MapFlags::SHARED, BOTH).is_err(), "it can be mapped for writing");
         assert!(rustix::io::pwrite(&file, b"x", 0).is_err(), "it can be written");
         for size in [0, 2 * LEN as u64] {
             assert!(ftruncate(&file, size).is_err(), "its size can be {size}");

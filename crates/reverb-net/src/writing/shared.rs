@@ -4,7 +4,7 @@ use super::local::{Local, Sent, arrival};
 use super::outbox::{Outbox, is_ready, waits_for_chunk};
 use super::pending_limit::{DEFAULT_PENDING_BYTES, PendingLimit};
 use parking_lot::Mutex;
-use reverb_core::writer::{DroppedChunks, WriterItem};
+use reverb_core::writer::{StreamChunks, WriterItem};
 use reverb_core::{Error, Result, fork, random_key};
 use reverb_service::write_queue::Done;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct SharedSession {
     pub wake: Notify,
     /// Wakes callers after a confirmation or an error. The value is a counter, so that no change is missed.
     pub changed: watch::Sender<u64>,
-    pub dropped: DroppedChunks,
+    pub chunks: StreamChunks,
 }
 
 /// The part of a session that its lock guards.
@@ -172,7 +172,7 @@ pub struct Queued {
 
 impl SharedSession {
     /// Makes the shared part of a new writer.
-    pub fn new(address: &str, all: Arc<PendingLimit>, options: SessionOptions, dropped: DroppedChunks) -> Self {
+    pub fn new(address: &str, all: Arc<PendingLimit>, options: SessionOptions, chunks: StreamChunks) -> Self {
         Self {
             all,
             address: address.into(),
@@ -184,7 +184,7 @@ impl SharedSession {
             is_left_to_task: AtomicBool::new(false),
             wake: Notify::new(),
             changed: watch::Sender::new(0),
-            dropped,
+            chunks,
         }
     }
 
@@ -193,7 +193,7 @@ impl SharedSession {
         Self {
             address: self.address.clone(),
             changed: self.changed.clone(),
-            ..Self::new("", self.all.clone(), self.options.clone(), DroppedChunks::default())
+            ..Self::new("", self.all.clone(), self.options.clone(), StreamChunks::default())
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn items_that_come_when_the_session_was_closed_are_refused_and_do_not_count() {
         let all = Arc::new(PendingLimit::new(0));
-        let session = SharedSession::new("", all.clone(), SessionOptions::default(), DroppedChunks::default());
+        let session = SharedSession::new("", all.clone(), SessionOptions::default(), StreamChunks::default());
         let item = || WriterItem {
             table: "table".into(),
             key: 1,

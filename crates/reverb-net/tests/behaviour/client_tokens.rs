@@ -2,7 +2,7 @@
 
 use crate::common::gate::Gate;
 use crate::common::{self, Receive, SOON, draw, eventually, queue, rows, server, uniform};
-use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, StepBuffer, StreamChunks, Value, WriterItem};
 use reverb_core::{DType, Error, KeySlots};
 use reverb_net::Endpoint;
 use reverb_net::client::writer::{Session, SessionOptions};
@@ -50,7 +50,7 @@ struct Writer {
 
 impl Writer {
     fn new(endpoint: Endpoint) -> Self {
-        let dropped = DroppedChunks::default();
+        let dropped = StreamChunks::default();
         let options = ColumnOptions { num_keep_alive_refs: 1, max_chunk_length: Some(1) };
         let steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
         let options = SessionOptions { reconnect_timeout: SOON, ..SessionOptions::default() };

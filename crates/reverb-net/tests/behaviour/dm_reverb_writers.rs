@@ -2,7 +2,7 @@
 
 use crate::common::{SOON, config, eventually, uniform};
 use crate::reference::{InsertStream, Reference, chunk_keys};
-use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, StepBuffer, StreamChunks, Value, WriterItem};
 use reverb_core::{DType, Error, KeySlots, NewPriority, SelectorKind, Table, TableConfig};
 use reverb_formats::proto::schema::PrioritizedItem;
 use reverb_net::client::Client;
@@ -27,7 +27,7 @@ impl Writer {
     }
 
     fn with(address: &str, num_keep_alive_refs: u32, limits: SessionOptions) -> Self {
-        let dropped = DroppedChunks::default();
+        let dropped = StreamChunks::default();
         let options = ColumnOptions { num_keep_alive_refs, max_chunk_length: Some(1) };
         let steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
         let session = Session::new(Arc::new(Client::new(address)), limits, dropped);
@@ -223,7 +223,7 @@ async fn an_error_of_the_server_that_stays_ends_the_writer_with_its_text() {
 #[tokio::test]
 async fn an_item_of_many_bytes_takes_several_messages() {
     let mut server = Reference::start(&["table"]).await;
-    let dropped = DroppedChunks::default();
+    let dropped = StreamChunks::default();
     let options = ColumnOptions { num_keep_alive_refs: 8, max_chunk_length: Some(1) };
     let mut steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
     let session = Session::new(Arc::new(Client::new(&server.address())), SessionOptions::default(), dropped);

@@ -6,7 +6,7 @@ use crate::common::{
     uniform,
 };
 use reverb_core::published_room::Tally;
-use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, StepBuffer, StreamChunks, Value, WriterItem};
 use reverb_core::{DType, KeySlots, MAX_SHARDS, NewItem, Table, Trajectory};
 use reverb_net::client::writer::{Session, SessionOptions};
 use reverb_net::client::{Client, Info};
@@ -66,7 +66,7 @@ struct Writer {
 
 impl Writer {
     fn new(client: Client) -> Self {
-        let dropped = DroppedChunks::default();
+        let dropped = StreamChunks::default();
         let options = ColumnOptions { num_keep_alive_refs: 1, max_chunk_length: Some(1) };
         let steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
         Self { steps, session: Session::new(Arc::new(client), SessionOptions::default(), dropped) }

@@ -2,7 +2,7 @@
 
 use super::SOON;
 use super::test_shard::{TestShard, client_of, options};
-use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, StepBuffer, StreamChunks, Value, WriterItem};
 use reverb_core::{DType, Error};
 use reverb_net::client::Client;
 use reverb_net::client::writer::{Session, SessionOptions};
@@ -36,7 +36,7 @@ impl<'a> WriterOf<'a> {
     pub fn unreached(self) -> ClusterWriter {
         let cluster = ClusterOptions { placement: self.placement, ..options(self.on_shard_loss) };
         let client = Arc::new(client_of(self.shards.iter().map(|shard| shard.server.port()), cluster));
-        let dropped = DroppedChunks::default();
+        let dropped = StreamChunks::default();
         let session = Session::new(client.clone(), self.options, dropped.clone());
         ClusterWriter { steps: steps(dropped.clone()), session, client, dropped }
     }
@@ -49,7 +49,7 @@ impl<'a> WriterOf<'a> {
     }
 }
 
-fn steps(dropped: DroppedChunks) -> StepBuffer {
+fn steps(dropped: StreamChunks) -> StepBuffer {
     let options = ColumnOptions { num_keep_alive_refs: 8, max_chunk_length: Some(1) };
     StepBuffer::new(options, ChunkCompression::default(), dropped).unwrap()
 }
@@ -58,7 +58,7 @@ pub struct ClusterWriter {
     pub steps: StepBuffer,
     pub session: Session,
     pub client: Arc<Client>,
-    dropped: DroppedChunks,
+    dropped: StreamChunks,
 }
 
 impl ClusterWriter {

@@ -211,7 +211,7 @@ pub fn answers() -> Vec<Vec<u8>> {
         failures: vec![WriteFailure { sequence: 3, failure: Some(failure()) }],
         notice: "waits".into(),
         load: Some(load),
-        read: vec![7, 8],
+        freed: vec![FreedSegment { inode: 7, is_retired: true }],
     };
     let sampled =
         |kind, bytes: usize| SampleResponse { request_id: 1, kind, payload: Payload::Bytes(vec![0; bytes].into()) };

@@ -5,7 +5,7 @@ use crate::raw::{Answers, FakeServer};
 use crate::world::{LAST, LAST_ID, World, measured, multiple_of, size_of_batch, world};
 use bytes::Bytes;
 use prost::Message;
-use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, DroppedChunks, StepBuffer, Value, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, ColumnValue, StepBuffer, StreamChunks, Value, WriterItem};
 use reverb_core::{DType, Error, KeySlots, Race, Table};
 use reverb_net::client::writer::{Session, SessionOptions};
 use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Peek, RaceRequest};
@@ -237,7 +237,7 @@ async fn ask(address: &str, method: &str) -> Result<(), Error> {
 
 /// Writes three items. The writer gives up as soon as its stream ends.
 async fn write(client: Arc<Client>) -> Result<(), Error> {
-    let dropped = DroppedChunks::default();
+    let dropped = StreamChunks::default();
     let options = ColumnOptions { num_keep_alive_refs: 1, max_chunk_length: Some(1) };
     let mut steps = StepBuffer::new(options, ChunkCompression::default(), dropped.clone()).unwrap();
     let options = SessionOptions { reconnect_timeout: Duration::ZERO, ..SessionOptions::default() };

@@ -12,7 +12,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{AppendError, ColumnValue, DroppedChunks, Selection, StepBuffer, WriterItem};
+use reverb_core::writer::{AppendError, ColumnValue, Selection, StepBuffer, StreamChunks, WriterItem};
 use reverb_core::{DType, Error, NewPriority, Shape};
 use reverb_formats::patterns::evaluator_from_bytes;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl BatchedWriter {
         options: WriterOptions,
     ) -> PyReverbResult<PyClassInitializer<Self>> {
         let compression = options.compression()?;
-        let dropped = DroppedChunks::default();
+        let chunks = StreamChunks::default();
         let evaluator = || match configs.is_empty() {
             true => Ok(None),
             false => evaluator_from_bytes(&configs).map(Some),
@@ -104,13 +104,9 @@ impl BatchedWriter {
         let keep = num_keep_alive_refs.max(evaluator()?.map_or(1, |evaluator| evaluator.max_age()));
         let columns = options.columns(keep);
         let env = |_| {
-            Ok(Env {
-                steps: StepBuffer::new(columns, compression, dropped.clone())?,
-                evaluator: evaluator()?,
-                shape: 0,
-            })
+            Ok(Env { steps: StepBuffer::new(columns, compression, chunks.clone())?, evaluator: evaluator()?, shape: 0 })
         };
-        let session = WriterSession::new(client, &options, dropped.clone(), HOW_TO_GIVE_UP);
+        let session = WriterSession::new(client, &options, chunks.clone(), HOW_TO_GIVE_UP);
         let writer = Self {
             num_envs,
             has_patterns: !configs.is_empty(),
@@ -210,7 +206,7 @@ impl BatchedWriter {
 impl BatchedWriter {
     /// Appends a row to each environment that is present, or to none of them.
     fn append_rows(&self, envs: &mut [Env], rows: &[(u32, LeafRows<'_>)], present: &[bool]) -> Result<(), AppendError> {
-        // Columns that no pattern uses are dropped. All environments have the same patterns.
+        // Columns that no pattern uses are chunks. All environments have the same patterns.
         let is_used = |column: u32| {
             let evaluator = envs.first().and_then(|env| env.evaluator.as_ref());
             evaluator.is_none_or(|evaluator| evaluator.uses(column))

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::KeySlots;
 use reverb_core::pattern::Evaluator;
-use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, StepBuffer, StreamChunks, WriterItem};
 use reverb_formats::patterns::evaluator_from_bytes;
 
 /// Appends steps, and returns the items that patterns make of them.
@@ -24,7 +24,7 @@ impl PatternReader {
     fn new(structure: Py<PyAny>, configs: Vec<Vec<u8>>) -> PyReverbResult<Self> {
         let evaluator = evaluator_from_bytes(&configs)?;
         let options = ColumnOptions { num_keep_alive_refs: evaluator.max_age().max(1), max_chunk_length: None };
-        let steps = StepBuffer::new(options, ChunkCompression::default(), DroppedChunks::default())?;
+        let steps = StepBuffer::new(options, ChunkCompression::default(), StreamChunks::default())?;
         Ok(Self { steps: Mutex::new(steps), evaluator: Mutex::new(evaluator), structure: Structure::new(structure) })
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
-use reverb_core::writer::{ChunkCompression, ColumnOptions, DroppedChunks, StepBuffer, WriterItem};
+use reverb_core::writer::{ChunkCompression, ColumnOptions, StepBuffer, StreamChunks, WriterItem};
 use reverb_core::{ItemKey, KeySlots, NewPriority};
 use reverb_net::client::writer::{Discarded, Session, SessionOptions};
 use reverb_service::warn;
@@ -40,9 +40,9 @@ impl WriterOptions {
     /// long wait.
     pub fn open(&self, client: &Client, rows: u32, hint: &'static str) -> PyReverbResult<(WriterSession, StepBuffer)> {
         Python::attach(|py| client.closing().check(py))?;
-        let dropped = DroppedChunks::default();
-        let steps = StepBuffer::new(self.columns(rows), self.compression()?, dropped.clone())?;
-        Ok((WriterSession::new(client, self, dropped, hint), steps))
+        let chunks = StreamChunks::default();
+        let steps = StepBuffer::new(self.columns(rows), self.compression()?, chunks.clone())?;
+        Ok((WriterSession::new(client, self, chunks, hint), steps))
     }
 
     /// How columns of which so many rows are kept are divided into chunks.
@@ -93,14 +93,14 @@ type KeysByEnv<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<i64>>);
 
 impl WriterSession {
     /// A session over `client`. `hint` says how to end a long wait.
-    pub fn new(client: &Client, options: &WriterOptions, dropped: DroppedChunks, hint: &'static str) -> Self {
+    pub fn new(client: &Client, options: &WriterOptions, chunks: StreamChunks, hint: &'static str) -> Self {
         let options = SessionOptions {
             max_pending_bytes: options.max_pending_bytes,
             max_in_flight_items: options.max_in_flight_items.unwrap_or(usize::MAX),
             reconnect_timeout: Duration::try_from_secs_f64(options.reconnect_timeout).unwrap_or(Duration::MAX),
         };
         Self {
-            session: Arc::new(Session::new(client.background().clone(), options, dropped)),
+            session: Arc::new(Session::new(client.background().clone(), options, chunks)),
             tables: Arc::default(),
             noted: Arc::default(),
             hint,

@@ -8,7 +8,7 @@ use crate::client::{Client, Road};
 use crate::writing::{
     Local, Outbox, SessionOptions, SessionState, SharedSession, count_items, name_counts, name_items,
 };
-use reverb_core::writer::{DroppedChunks, StepBuffer, WriterChunk, WriterItem};
+use reverb_core::writer::{StepBuffer, StreamChunks, WriterChunk, WriterItem};
 use reverb_core::{Error, KeySlots, Result, fork};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ pub struct Session {
 
 impl Session {
     /// Makes the session of a new writer. Nothing is sent yet.
-    pub fn new(client: Arc<Client>, options: SessionOptions, dropped: DroppedChunks) -> Self {
-        let shared = Arc::new(SharedSession::new(client.address(), client.pending(), options, dropped));
+    pub fn new(client: Arc<Client>, options: SessionOptions, chunks: StreamChunks) -> Self {
+        let shared = Arc::new(SharedSession::new(client.address(), client.pending(), options, chunks));
         open_sessions::add(&shared);
         shared.all.join();
         let streams =
@@ -491,7 +491,7 @@ mod tests {
     #[tokio::test]
     async fn a_wait_reports_an_item_that_is_refused_while_it_looks_whether_all_are_confirmed() {
         let client = Arc::new(Client::new("ipv4:127.0.0.1:1"));
-        let session = Session::new(client, SessionOptions::default(), DroppedChunks::default());
+        let session = Session::new(client, SessionOptions::default(), StreamChunks::default());
         let item = WriterItem {
             table: "table".into(),
             key: 1,

@@ -220,9 +220,9 @@ impl ShardStreams {
             // A shard that has returned gets its part of the next episodes.
             servers.try_lost();
         }
-        let dropped = std::mem::take(&mut *self.ended.dropped.lock());
+        let dropped = self.ended.chunks.take_dropped();
         for stream in state.open.iter().filter(|_| !dropped.is_empty()) {
-            stream.shared.dropped.lock().extend(&dropped);
+            stream.shared.chunks.drop_chunks(&dropped);
         }
         let mut can_send = Vec::new();
         for mut item in items {

@@ -24,11 +24,11 @@ use crate::transport::address::Endpoint;
 use crate::transport::authorized::Channel;
 use crate::transport::caller_driven::flush;
 use crate::transport::dial::ATTEMPT_TIME;
-use crate::transport::passing::Passing;
+use reverb_core::writer::ChunkMemory;
 use reverb_core::{Chunk, Error, ItemKey, ItemKeys, KeySlots, Result};
 use reverb_service::insert::check_size;
 use reverb_service::local::{BatchRequest, Priorities, RowInsert};
-use reverb_service::{Batch, SharedMemory, Transport, process_name};
+use reverb_service::{Batch, Transport, process_name};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -68,8 +68,6 @@ pub struct Connection {
     knows_sums: bool,
     /// Whether batches may lie in memory that the server shares.
     pub shares_memory: bool,
-    /// The shared memory in which the server finds the data of chunks, and how the segments get there.
-    staging: Option<(Arc<Passing>, Arc<SharedMemory>)>,
     /// The slots of the keys of the server's items.
     pub key_slots: KeySlots,
     inserts: InsertLink,
@@ -117,16 +115,7 @@ impl Connection {
         let bearer = channel.bearer().cloned();
         let channel = NamedChannel::new(channel, connections.number.clone());
         let mut greeter = service(channel.clone());
-        let mut hello = match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
-            Ok(Ok(hello)) => hello.into_inner(),
-            Ok(Err(status)) if status.code() == Code::Unimplemented => return Ok(Greeting::NoService),
-            Ok(Err(status)) => return Err(from_status(&status, peer)),
-            Err(_) => {
-                return Err(Error::Unavailable(format!(
-                    "the server at {peer} accepts connections, but does not answer"
-                )));
-            }
-        };
+        let Some(mut hello) = say_hello(&mut greeter, peer).await? else { return Ok(Greeting::NoService) };
         check_version(hello.version, peer)?;
         let key_slots = slots_from_wire(hello.shard.as_ref(), peer)?;
         if !or_other && connections.has_other(&place, &hello.server_id) {
@@ -145,13 +134,9 @@ impl Connection {
         let shared = Some(endpoint.max_shared_bytes).filter(|&bytes| bytes > 0 && has(SHARED_MEMORY));
         let shared = channel.passing().zip(shared);
         let shares_memory = shared.is_some();
-        let staging = shared.clone().filter(|_| has(SHARED_INSERTS)).map(|(passing, bytes)| {
-            let memory = Arc::new(SharedMemory::default());
-            memory.set_limit(bytes);
-            (passing, memory)
-        });
-        let staged = staging.as_ref().map(|(passing, memory)| Staging::new(passing.clone(), memory.clone()));
-        let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat, staged);
+        let staging = shared.clone().filter(|_| has(SHARED_INSERTS));
+        let staging = staging.map(|(passing, bytes)| Staging::new(passing, bytes));
+        let inserts = InsertLink::open(service(channel.clone()), peer, link.clone(), heartbeat, staging);
         let samples = SampleLink::open(&channel, peer, link.clone(), heartbeat, shared);
         link.note_shard(hello.shard.as_mut());
         Ok(Greeting::Connected(Arc::new(Self {
@@ -166,16 +151,20 @@ impl Connection {
             knows_race,
             knows_sums,
             shares_memory,
-            staging,
             key_slots,
             inserts,
             samples,
         })))
     }
 
-    /// Makes the segments of a stream, if the server finds data of chunks in shared memory.
-    pub fn staging(&self) -> Option<Staging> {
-        self.staging.clone().map(|(passing, memory)| Staging::new(passing, memory))
+    /// Returns memory for the data of inserts, if the server finds it there.
+    pub fn chunk_memory(&self) -> Option<Arc<dyn ChunkMemory>> {
+        self.inserts.staging.clone().map(|staging| staging as Arc<dyn ChunkMemory>)
+    }
+
+    /// Makes the segments of a writer's stream, if the server finds data of chunks in shared memory.
+    pub fn staging(&self) -> Option<Arc<Staging>> {
+        self.inserts.staging.as_deref().map(Staging::beside)
     }
 
     /// Opens a stream for the items of a writer.
@@ -427,6 +416,16 @@ impl Connection {
 
 fn service(channel: NamedChannel) -> ReplayClient<NamedChannel> {
     ReplayClient::new(channel).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX)
+}
+
+/// Greets a server. Returns what it answers, or `None` if it does not serve this protocol.
+async fn say_hello(greeter: &mut ReplayClient<NamedChannel>, peer: &str) -> Result<Option<HelloResponse>> {
+    match tokio::time::timeout(ATTEMPT_TIME, greeter.hello(hello())).await {
+        Ok(Ok(hello)) => Ok(Some(hello.into_inner())),
+        Ok(Err(status)) if status.code() == Code::Unimplemented => Ok(None),
+        Ok(Err(status)) => Err(from_status(&status, peer)),
+        Err(_) => Err(Error::Unavailable(format!("the server at {peer} accepts connections, but does not answer"))),
+    }
 }
 
 /// Checks that the server uses a version of the protocol that this client knows.

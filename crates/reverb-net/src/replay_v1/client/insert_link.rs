@@ -19,7 +19,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 pub struct InsertLink {
     stream: SharedStream<InsertRequest, ()>,
     /// Where the server finds the data of chunks, if it is of this host.
-    staging: Option<Arc<Staging>>,
+    pub staging: Option<Arc<Staging>>,
 }
 
 impl InsertLink {
@@ -29,12 +29,11 @@ impl InsertLink {
         peer: &str,
         link: Arc<Link>,
         heartbeat: Option<Duration>,
-        staging: Option<Staging>,
+        staging: Option<Arc<Staging>>,
     ) -> Self {
         let (peer, of_failures) = (peer.to_owned(), link.clone());
         // Each caller waits for its answer, so there are never more queued requests than callers.
         let channel = mpsc::unbounded_channel();
-        let staging = staging.map(Arc::new);
         let of_task = staging.clone();
         let stream = SharedStream::open(link, heartbeat, channel, |requests, calls| async move {
             match service.insert(UnboundedReceiverStream::new(requests)).await {
@@ -52,7 +51,7 @@ impl InsertLink {
     /// before.
     pub async fn call(&self, mut request: InsertRequest) -> Result<()> {
         if let Some(staging) = &self.staging {
-            request.chunks.iter_mut().for_each(|chunk| staging.stage(chunk));
+            request.chunks.iter_mut().for_each(|chunk| staging.name(chunk));
         }
         let (request_id, mut receiver) = self.stream.begin()?;
         request.request_id = request_id;
@@ -88,8 +87,8 @@ async fn read(
     loop {
         match responses.message().await {
             Ok(Some(response)) if !response.notice.is_empty() => warn(&response.notice),
-            Ok(Some(InsertResponse { read, .. })) if !read.is_empty() => {
-                staging.iter().for_each(|staging| staging.take_back(&read));
+            Ok(Some(InsertResponse { freed, .. })) if !freed.is_empty() => {
+                staging.iter().for_each(|staging| staging.take_back(&freed));
             }
             Ok(Some(InsertResponse { request_id, failure, load, .. })) => {
                 link.note_load(load);

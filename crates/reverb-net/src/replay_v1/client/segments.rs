@@ -150,7 +150,7 @@ mod tests {
         let (sender, receiver) = (Passing::default(), Arc::new(Passing::default()));
         let made = (0..count).map(|_| Segment::new(LEN).unwrap());
         let segments = made.map(|(segment, file)| {
-            assert!(sender.send(file));
+            sender.send(file);
             segment
         });
         let segments = segments.collect();

@@ -8,7 +8,7 @@ use crate::replay_v1::proto::{WriteFailure, WriteItem, WriteRequest, WriteRespon
 use crate::replay_v1::status::{from_failure, from_status};
 use crate::replay_v1::wire::{chunk_to_wire, write_item_to_wire};
 use crate::writing::{Linger, Outbox, SharedSession};
-use reverb_core::writer::WriterItem;
+use reverb_core::writer::{ChunkMemory, StreamChunks, WriterItem};
 use reverb_core::{Error, Result, fork};
 use reverb_service::insert::check_size;
 use reverb_service::write_queue::Done;
@@ -35,8 +35,9 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
     // The channel has room for one message beside the one being sent. Further items wait in the outbox.
     let (messages, stream) = mpsc::channel(1);
     let opening = connection.open_write(ReceiverStream::new(stream));
-    let staging = connection.staging();
-    let mut sender = Sender { messages, streamed: HashSet::new(), first: true, connection, staging: staging.as_ref() };
+    let staging = Staged::new(connection.staging(), &shared.chunks);
+    let staging = staging.0.as_deref();
+    let mut sender = Sender { messages, streamed: HashSet::new(), first: true, connection, staging };
     // The server accepts the call at once, and then waits for the first message.
     let mut responses = opening.await?;
     *lost_at = None;
@@ -54,7 +55,7 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
         }
         let is_ready_to_send = shared.state.lock().next().is_some();
         tokio::select! {
-            response = responses.message() => receive(shared, response, connection, staging.as_ref())?,
+            response = responses.message() => receive(shared, response, connection, staging)?,
             permit = sender.messages.clone().reserve_owned(), if is_ready_to_send => match permit {
                 Ok(permit) => drop(permit.send(sender.message(shared)?)),
                 Err(_) => return Err(last_word(responses, &connection.peer).await),
@@ -62,6 +63,22 @@ pub async fn write(shared: &Arc<SharedSession>, connection: &Connection, lost_at
             () = shared.wake.notified() => {}
             () = linger.wait(shared) => {}
         }
+    }
+}
+
+/// Where the data of the writer's next chunks lies while a stream is open, if the server is of this host.
+struct Staged<'a>(Option<Arc<Staging>>, &'a StreamChunks);
+
+impl<'a> Staged<'a> {
+    fn new(staging: Option<Arc<Staging>>, chunks: &'a StreamChunks) -> Self {
+        chunks.set_memory(staging.clone().map(|staging| staging as Arc<dyn ChunkMemory>));
+        Self(staging, chunks)
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.1.set_memory(None);
     }
 }
 
@@ -94,11 +111,11 @@ fn receive(
 ) -> Result<()> {
     let peer = &connection.peer;
     let response = response.map_err(|status| from_status(&status, peer))?;
-    let Some(WriteResponse { first, count, confirmed, failures, notice, load, read }) = response else {
+    let Some(WriteResponse { first, count, confirmed, failures, notice, load, freed }) = response else {
         return Err(Error::Unavailable(format!("the connection to the server at {peer} was lost")));
     };
-    if !read.is_empty() {
-        staging.iter().for_each(|staging| staging.take_back(&read));
+    if !freed.is_empty() {
+        staging.iter().for_each(|staging| staging.take_back(&freed));
         return Ok(());
     }
     connection.link.note_load(load);
@@ -147,7 +164,7 @@ impl Sender<'_> {
         if std::mem::take(&mut self.first) {
             request.writer_id = shared.writer_id;
         }
-        request.release = std::mem::take(&mut *shared.dropped.lock());
+        request.release = shared.chunks.take_dropped();
         request.release.retain(|key| self.streamed.remove(key));
         let mut refused = Done::new();
         let mut size = MessageSize::default();
@@ -215,7 +232,7 @@ impl Sender<'_> {
             chunk.set_sent();
             self.streamed.insert(chunk.key);
             let mut message = chunk_to_wire(&closed);
-            self.staging.iter().for_each(|staging| staging.stage(&mut message));
+            self.staging.iter().for_each(|staging| staging.name(&mut message));
             request.chunks.push(message);
         }
         Ok(true)

@@ -48,7 +48,7 @@ pub fn insert_stream(
         let task = InsertStreamTask {
             held: Arc::default(),
             layouts: LayoutCache::default(),
-            staged: Staged::new(passing, &peer),
+            staged: Staged::new(passing, &replay, &peer),
             waiting: JoinSet::new(),
             handles: HashMap::new(),
             replay,
@@ -168,10 +168,10 @@ impl InsertStreamTask {
             let error = Error::invalid(format!("request id {request_id} is already in use"));
             return self.answer(request_id, &[], Err(error)).await;
         }
-        match self.staged.fetch(&mut request.chunks, self.replay.max_message_size()).await {
-            Ok(read) if read.is_empty() => {}
-            Ok(read) => {
-                let told = InsertResponse { read, ..InsertResponse::default() };
+        match self.staged.fetch(&mut request.chunks).await {
+            Ok(freed) if freed.is_empty() => {}
+            Ok(freed) => {
+                let told = InsertResponse { freed, ..InsertResponse::default() };
                 self.answers.send(Ok(told)).await.map_err(|_| ())?;
             }
             Err(error) => return self.answer(request_id, &[], Err(error)).await,
@@ -330,14 +330,15 @@ mod tests {
         });
         let replay = Replay::new(vec![table.clone()], 1 << 30).unwrap();
         let (answers, mut answered) = mpsc::channel(4);
+        let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let mut task = InsertStreamTask {
             held: Arc::default(),
             layouts: LayoutCache::default(),
-            staged: Staged::default(),
+            staged: Staged::new(None, &replay, &peer),
             waiting: JoinSet::new(),
             handles: HashMap::new(),
             replay,
-            peer: Arc::new(Peer::new(Transport::Tcp, String::new())),
+            peer,
             client: 1,
             answers,
         };

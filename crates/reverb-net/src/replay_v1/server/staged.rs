@@ -1,79 +1,113 @@
 //! Data of chunks that clients of the same host have put into shared memory.
 //!
 //! It is read once, into memory of the server's own, and looked at only there: what the client changes later, or meanwhile,
-//! changes no more than that data. It is read from the file, and never mapped, so a file that lies about its size is an error.
+//! changes no more than that data. Seals keep the file as large as it was, so reading never goes beyond its end.
 
-use super::segments::PIECE_BYTES;
-use crate::replay_v1::proto::{self as replay, Segment};
+use super::segments::{OfClient, PIECE_BYTES};
+use crate::replay_v1::proto::{self as replay, FreedSegment, Segment};
+use crate::replay_v1::segment_pool::Budget;
 use crate::transport::passing::Passing;
-use crate::transport::segment::Reading;
+use crate::transport::segment::Seen;
 use reverb_core::{Error, Result};
-use reverb_service::Peer;
 use reverb_service::insert::check_size;
+use reverb_service::{Peer, Replay};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-// limit (Shared memory): segments of a client's stream of inserts or of a writer | {} | `ResourceExhaustedError`
-/// Maximum number of segments of one stream.
-const MAX_FILES: usize = 128;
-
 /// The segments of a stream that a client writes to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Staged {
-    /// How the segments come, and from whom.
-    from: Option<(Arc<Passing>, Arc<Peer>)>,
-    files: HashMap<u64, OwnedFd>,
+    /// How they come. `None` if the connection passes no descriptors.
+    passing: Option<Arc<Passing>>,
+    client: OfClient,
+    /// Those that stay mapped, which the memory that the server shares with the client counts.
+    kept: HashMap<u64, Seen>,
 }
 
 impl Staged {
     /// Makes the segments of a stream, whose descriptors come with its connection.
-    pub fn new(passing: Option<Arc<Passing>>, peer: &Arc<Peer>) -> Self {
-        Self { from: passing.map(|passing| (passing, peer.clone())), files: HashMap::new() }
+    pub fn new(passing: Option<Arc<Passing>>, replay: &Arc<Replay>, peer: &Arc<Peer>) -> Self {
+        Self { passing, client: OfClient { replay: replay.clone(), peer: peer.clone() }, kept: HashMap::new() }
     }
 
-    /// Reads the data of those chunks that have it in segments, into the chunks. Returns the segments that were read.
+    /// Reads the data of those chunks that have it in segments, into the chunks. Returns the segments that were read, and
+    /// which of them the client cannot use again.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a segment has not come, or is not what the chunk says. [`Error::MessageTooLarge`] if the
-    /// data exceeds `limit` bytes in all. [`Error::ResourceExhausted`] if there is no memory, or if there are too many
-    /// segments.
-    pub async fn fetch(&mut self, chunks: &mut [replay::Chunk], limit: u64) -> Result<Vec<u64>> {
-        let mut inodes = Vec::new();
-        check_size(chunks.iter().map(|chunk| chunk.segment_bytes).fold(0, u64::saturating_add), limit)?;
+    /// data exceeds the size of a message in all. [`Error::ResourceExhausted`] if there is no memory.
+    pub async fn fetch(&mut self, chunks: &mut [replay::Chunk]) -> Result<Vec<FreedSegment>> {
+        let mut freed = Vec::new();
+        let size = chunks.iter().map(|chunk| chunk.segment_bytes).fold(0, u64::saturating_add);
+        check_size(size, self.client.replay.max_message_size())?;
         for chunk in chunks {
             let Some(segment) = chunk.segment.take() else { continue };
-            let data = read(self.file(&segment)?, chunk.segment_bytes).await;
-            chunk.data = data.map_err(|error| error.with_remark(&format!("; chunk {}", chunk.key)))?.into();
-            inodes.push(segment.inode);
-            if let Some((_, peer)) = &self.from {
-                peer.traffic.receive_bytes.fetch_add(chunk.segment_bytes, Relaxed);
-            }
+            let (data, is_kept) = self
+                .read(&segment, chunk.segment_bytes)
+                .await
+                .map_err(|error| error.with_remark(&format!("; chunk {}", chunk.key)))?;
+            chunk.data = data.into();
+            freed.push(FreedSegment { inode: segment.inode, is_retired: !is_kept });
+            self.client.peer.traffic.receive_bytes.fetch_add(chunk.segment_bytes, Relaxed);
         }
-        Ok(inodes)
+        Ok(freed)
     }
 
-    fn file(&mut self, segment: &Segment) -> Result<&OwnedFd> {
-        segment.dropped.iter().for_each(|inode| drop(self.files.remove(inode)));
-        let inode = segment.inode;
-        if let Some(file) = self.from.as_ref().and_then(|(passing, _)| passing.take(inode)) {
-            if self.files.len() >= MAX_FILES {
-                return Err(Error::ResourceExhausted(format!("a stream has more than {MAX_FILES} segments")));
-            }
-            self.files.insert(inode, file);
+    /// Reads the first bytes of a segment. Returns them, and whether the segment stays mapped.
+    async fn read(&mut self, segment: &Segment, len: u64) -> Result<(Vec<u8>, bool)> {
+        for inode in &segment.dropped {
+            self.kept.remove(inode).into_iter().for_each(|seen| self.client.give_back(seen.len() as u64));
         }
-        self.files.get(&inode).ok_or_else(|| Error::invalid(format!("segment {inode} of shared memory has not come")))
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if let Some(seen) = self.kept.get(&segment.inode) {
+            if seen.len() < len {
+                return Err(Error::invalid(format!(
+                    "expected a segment of at least {len} bytes, got one of {} bytes",
+                    seen.len()
+                )));
+            }
+            return Ok((copy(seen, len).await?, true));
+        }
+        let seen = self.open(segment.inode, len)?;
+        let data = copy(&seen, len).await?;
+        let is_kept = self.client.take(seen.len() as u64);
+        if is_kept {
+            self.kept.insert(segment.inode, seen);
+        }
+        Ok((data, is_kept))
+    }
+
+    /// Maps a segment that has come, with at least so many bytes; and with those that later data may have.
+    fn open(&self, inode: u64, least: usize) -> Result<Seen> {
+        let file = self.passing.as_ref().and_then(|passing| passing.take(inode));
+        let file = file.ok_or_else(|| Error::invalid(format!("segment {inode} of shared memory has not come")))?;
+        let len = Seen::check(&file, least)?;
+        let most = usize::try_from(self.client.replay.max_message_size()).unwrap_or(usize::MAX);
+        Seen::new(&file, len.min(most.max(least)))
     }
 }
 
-/// Reads the first bytes of a segment, and lets other tasks run in between.
-async fn read(file: &OwnedFd, len: u64) -> Result<Vec<u8>> {
-    let mut reading = Reading::new(file, usize::try_from(len).unwrap_or(usize::MAX))?;
-    while reading.read(PIECE_BYTES)? {
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.kept.values().for_each(|seen| self.client.give_back(seen.len() as u64));
+    }
+}
+
+/// Copies the first bytes of a segment, and lets other tasks run in between.
+async fn copy(seen: &Seen, len: usize) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(len)
+        .map_err(|_| Error::ResourceExhausted(format!("cannot allocate {len} bytes for data in shared memory")))?;
+    while data.len() < len {
+        let start = data.len();
+        let piece = PIECE_BYTES.min(len - start);
+        seen.copy(start, &mut data.spare_capacity_mut()[..piece]);
+        // SAFETY: so many bytes were written there.
+        unsafe { data.set_len(start + piece) };
         tokio::task::yield_now().await;
     }
-    Ok(reading.done())
+    Ok(data)
 }
 
 #[cfg(test)]
@@ -83,22 +117,23 @@ mod tests {
     use reverb_service::Transport;
     use std::io::IoSlice;
     use std::mem::MaybeUninit;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, OwnedFd};
     use std::os::unix::net::UnixStream;
 
     const LEN: usize = 1 << 16;
-    const LIMIT: u64 = 1 << 20;
 
-    /// The segments of a stream to which these descriptors have come.
-    fn staged(descriptors: Vec<OwnedFd>) -> Staged {
+    /// The segments of a stream to which these descriptors have come, of a server that shares so many bytes with one client.
+    fn staged(descriptors: Vec<OwnedFd>, shared: u64) -> Staged {
         let (here, there) = UnixStream::pair().unwrap();
         let (sender, receiver) = (Passing::default(), Arc::new(Passing::default()));
         for descriptor in descriptors {
-            assert!(sender.send(descriptor));
+            sender.send(descriptor);
             sender.write(here.as_fd(), &[IoSlice::new(b"a")]).unwrap();
             receiver.read(&there, &mut [MaybeUninit::uninit(); 8]).unwrap();
         }
-        Staged::new(Some(receiver), &Arc::new(Peer::new(Transport::Unix, String::new())))
+        let replay = Replay::new(Vec::new(), 1 << 20).unwrap();
+        replay.shared.set_limit(2 * shared);
+        Staged::new(Some(receiver), &replay, &Arc::new(Peer::new(Transport::Unix, String::new())))
     }
 
     fn chunk(inode: u64, segment_bytes: u64) -> replay::Chunk {
@@ -112,57 +147,70 @@ mod tests {
         (segment, file)
     }
 
+    async fn refusal(staged: &mut Staged, wrong: replay::Chunk) -> String {
+        staged.fetch(&mut [wrong]).await.unwrap_err().to_string()
+    }
+
     #[tokio::test]
-    async fn data_is_read_again_and_again_from_one_descriptor() {
+    async fn data_is_read_again_and_again_from_one_segment() {
         let (mut segment, file) = made(3);
-        let mut staged = staged(vec![file]);
+        let mut staged = staged(vec![file], LEN as u64);
         for value in 3..6 {
             segment.bytes().fill(MaybeUninit::new(value));
             let mut chunks = vec![chunk(segment.inode, 100), replay::Chunk::default()];
-            assert_eq!(staged.fetch(&mut chunks, LIMIT).await.unwrap(), [segment.inode]);
+            let freed = staged.fetch(&mut chunks).await.unwrap();
+            assert_eq!(freed, [FreedSegment { inode: segment.inode, is_retired: false }]);
             assert_eq!((&chunks[0].data[..], &chunks[0].segment), (&[value; 100][..], &None));
             assert!(chunks[1].data.is_empty());
         }
+        let refused = refusal(&mut staged, chunk(segment.inode, LEN as u64 + 1)).await;
+        assert!(refused.contains("of at least 65537 bytes, got one of 65536"), "{refused}");
         let mut gone = chunk(segment.inode, 100);
         gone.segment.as_mut().unwrap().dropped = vec![segment.inode];
-        let refused = staged.fetch(&mut [gone], LIMIT).await.unwrap_err();
-        assert!(refused.to_string().contains("has not come"), "{refused}");
+        let refused = refusal(&mut staged, gone).await;
+        assert!(refused.contains("has not come"), "{refused}");
+        assert_eq!(staged.client.replay.shared.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn segments_beyond_the_limit_are_read_once() {
+        let ((one, of_one), (two, of_two)) = (made(1), made(2));
+        let mut staged = staged(vec![of_one, of_two], LEN as u64);
+        let mut chunks = vec![chunk(one.inode, LEN as u64), chunk(two.inode, LEN as u64)];
+        let freed = staged.fetch(&mut chunks).await.unwrap();
+        assert_eq!(freed.iter().map(|freed| freed.is_retired).collect::<Vec<_>>(), [false, true]);
+        assert_eq!((&chunks[0].data[..], &chunks[1].data[..]), (&[1; LEN][..], &[2; LEN][..]));
+        let replay = staged.client.replay.clone();
+        assert_eq!(replay.shared.used(), LEN as u64);
+        drop(staged);
+        assert_eq!(replay.shared.used(), 0);
     }
 
     #[tokio::test]
     async fn what_a_client_says_wrongly_is_refused() {
         let (segment, file) = made(1);
+        let (hollow, of_hollow) = Made::new(LEN).unwrap();
         let open = rustix::fs::memfd_create(c"open", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let (pipe, _writer) = std::io::pipe().unwrap();
         let pipe = OwnedFd::from(pipe);
         let inode = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_ino;
-        let (of_open, of_pipe) = (inode(&open), inode(&pipe));
-        let mut staged = staged(vec![file, open, pipe]);
+        let (of_open, of_pipe, again) = (inode(&open), inode(&pipe), file.try_clone().unwrap());
+        let mut staged = staged(vec![file, of_hollow, open, pipe], 1 << 20);
         for (wrong, named) in [
             (chunk(segment.inode, LEN as u64 + 1), "at least 65537 bytes"),
-            (chunk(of_open, 10), "sealed"),
-            (chunk(of_pipe, 10), "sealed"),
+            (chunk(hollow.inode, LEN as u64), "0 of them written"),
+            (chunk(of_open, 10), "sealed: false"),
+            (chunk(of_pipe, 10), "sealed: false"),
             (chunk(1, 10), "has not come"),
-            (chunk(segment.inode, LIMIT + 1), "bytes"),
+            (chunk(segment.inode, (1 << 20) + 1), "bytes"),
             (chunk(segment.inode, u64::MAX), "bytes"),
         ] {
-            let refused = staged.fetch(&mut [wrong], LIMIT).await.unwrap_err();
-            assert!(refused.to_string().contains(named), "{refused}");
+            let refused = refusal(&mut staged, wrong).await;
+            assert!(refused.contains(named), "{refused}");
         }
+        let mut staged = self::staged(vec![again], 1 << 20);
         let mut right = [chunk(segment.inode, LEN as u64)];
-        staged.fetch(&mut right, LIMIT).await.unwrap();
+        staged.fetch(&mut right).await.unwrap();
         assert_eq!(right[0].data.len(), LEN);
-    }
-
-    #[tokio::test]
-    async fn a_stream_has_no_more_than_so_many_segments() {
-        let mut staged = staged(Vec::new());
-        for number in 0..=MAX_FILES {
-            let (segment, file) = made(1);
-            let from = self::staged(vec![file]).from;
-            staged.from = from;
-            let fetched = staged.fetch(&mut [chunk(segment.inode, 10)], LIMIT).await;
-            assert_eq!(matches!(fetched, Err(Error::ResourceExhausted(_))), number == MAX_FILES, "{fetched:?}");
-        }
     }
 }

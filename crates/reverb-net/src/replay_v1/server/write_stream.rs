@@ -61,7 +61,7 @@ pub fn write_stream(
     let open = replay.connections.add_stream(&peer, StreamKind::Write);
     tokio::spawn(async move {
         let _open = open;
-        let staged = Staged::new(passing, &peer);
+        let staged = Staged::new(passing, &replay, &peer);
         serve(replay, (peer, client), owner, (heartbeat, staged), requests, answers).await;
     });
     ReceiverStream::new(stream)
@@ -87,8 +87,7 @@ async fn serve(
         return drop(answers.send(Err(to_status(&error))).await);
     }
     let guard = replay.ledgers.take(owner.as_deref(), writer_id).await;
-    let mut task = WriteStreamTask::new(replay.clone(), Inserter { peer: &peer, client }, heartbeat, guard);
-    task.staged = staged;
+    let mut task = WriteStreamTask::new(replay.clone(), Inserter { peer: &peer, client }, heartbeat, guard, staged);
     let ended = task.serve(first, &mut requests, &answers).await;
     let is_complete = ended.is_ok();
     // The streams that the server ends have details.
@@ -140,12 +139,18 @@ struct ItemsOf<'a> {
 }
 
 impl WriteStreamTask {
-    fn new(replay: Arc<Replay>, from: Inserter<'_>, heartbeat: Option<Duration>, guard: LedgerGuard) -> Self {
+    fn new(
+        replay: Arc<Replay>,
+        from: Inserter<'_>,
+        heartbeat: Option<Duration>,
+        guard: LedgerGuard,
+        staged: Staged,
+    ) -> Self {
         Self {
             known: HashMap::new(),
             held: HeldMemory::default(),
             layouts: LayoutCache::default(),
-            staged: Staged::default(),
+            staged,
             queue: WriteQueue::new(from, Some(Arc::clone(&guard.ledger))),
             told_tables: Vec::new(),
             beat_after: heartbeat.unwrap_or(NO_HEARTBEAT),
@@ -234,10 +239,9 @@ impl WriteStreamTask {
 
     /// Reads the data of a message that lies in shared memory, and tells the writer that it may use that again.
     async fn fetch(&mut self, request: &mut WriteRequest, answers: &Answers) -> Ended {
-        let read = self.staged.fetch(&mut request.chunks, self.replay.max_message_size()).await;
-        let read = read.map_err(|error| to_status(&error))?;
-        if !read.is_empty() {
-            let told = WriteResponse { read, ..WriteResponse::default() };
+        let freed = self.staged.fetch(&mut request.chunks).await.map_err(|error| to_status(&error))?;
+        if !freed.is_empty() {
+            let told = WriteResponse { freed, ..WriteResponse::default() };
             answers.send(Ok(told)).await.map_err(|_| None)?;
         }
         Ok(())
@@ -372,7 +376,8 @@ mod tests {
         let replay = Replay::new(vec![queue("queue", 10)], 256 << 20).unwrap();
         let peer = Arc::new(Peer::new(Transport::Tcp, String::new()));
         let guard = replay.ledgers.take(None, 7).await;
-        WriteStreamTask::new(replay, Inserter { peer: &peer, client: 1 }, None, guard)
+        let staged = Staged::new(None, &replay, &peer);
+        WriteStreamTask::new(replay, Inserter { peer: &peer, client: 1 }, None, guard, staged)
     }
 
     #[tokio::test]

@@ -33,7 +33,7 @@ const ASK_DELAYS: (Duration, Duration) = (Duration::from_secs(2), Duration::from
 /// The reason why the connection was lost.
 pub async fn write(shared: &SharedSession, connection: &Connection, lost_at: &mut Option<Instant>) -> Result<()> {
     // On the roads to other servers, chunks announce their end here. On this one, their references are counted.
-    shared.dropped.lock().clear();
+    shared.chunks.take_dropped();
     let mut stream = connection.open_insert();
     let mut sender = ItemSender::new(connection);
     let mut linger = Linger::default();

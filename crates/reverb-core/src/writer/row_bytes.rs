@@ -1,0 +1,120 @@
+//! The bytes of an open chunk, and where its writer gets memory for them.
+
+use crate::{Buffer, ChunkKey};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Smallest data of a chunk in bytes that is worth memory which a server of this host can read.
+pub const LEAST_SHARED_BYTES: usize = 64 << 10;
+
+/// Gives memory for the data of chunks, which a server of this host can read.
+pub trait ChunkMemory: Debug + Send + Sync {
+    /// Returns a buffer of so many bytes, all of them initialised, if there is one.
+    fn take(&self, bytes: usize) -> Option<Buffer>;
+}
+
+/// What the chunks of a writer and its stream tell each other.
+#[derive(Debug, Clone, Default)]
+pub struct StreamChunks(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    dropped: Mutex<Vec<ChunkKey>>,
+    memory: Mutex<Option<Arc<dyn ChunkMemory>>>,
+}
+
+impl StreamChunks {
+    /// Notes that the last references to chunks that were sent are gone.
+    pub fn drop_chunks(&self, keys: &[ChunkKey]) {
+        self.0.dropped.lock().extend_from_slice(keys);
+    }
+
+    /// Takes the chunks whose last references are gone since the last call.
+    pub fn take_dropped(&self) -> Vec<ChunkKey> {
+        std::mem::take(&mut *self.0.dropped.lock())
+    }
+
+    /// Sets where the data of later chunks lies.
+    pub fn set_memory(&self, memory: Option<Arc<dyn ChunkMemory>>) {
+        *self.0.memory.lock() = memory;
+    }
+
+    fn buffer(&self, bytes: usize) -> Option<Buffer> {
+        let memory = self.0.memory.lock().clone();
+        memory.and_then(|memory| memory.take(bytes))
+    }
+}
+
+/// The numbers of an open chunk, arranged as in a full one.
+#[derive(Debug)]
+pub enum RowBytes {
+    /// Of this process. Those of one row only as far as they were put.
+    Own(Vec<u8>),
+    /// Where a server can read them.
+    Shared(Buffer),
+}
+
+impl RowBytes {
+    /// Makes room for a full chunk of so many bytes. `gaps` are between its columns.
+    pub fn new(
+        stream: Option<&StreamChunks>,
+        bytes: usize,
+        is_one_row: bool,
+        gaps: impl Iterator<Item = (usize, usize)>,
+    ) -> Self {
+        if bytes >= LEAST_SHARED_BYTES
+            && let Some(mut buffer) = stream.and_then(|stream| stream.buffer(bytes))
+        {
+            gaps.for_each(|(start, end)| buffer.initialised_mut()[start..end].fill(0));
+            return Self::Shared(buffer);
+        }
+        // One row fills it from the front. More write into each column by turns.
+        Self::Own(if is_one_row { Vec::with_capacity(bytes) } else { vec![0; bytes] })
+    }
+
+    /// Puts values at their place.
+    pub fn put(&mut self, start: usize, values: &[u8]) {
+        match self {
+            Self::Shared(buffer) => buffer.initialised_mut()[start..start + values.len()].copy_from_slice(values),
+            Self::Own(bytes) => match bytes.get_mut(start..start + values.len()) {
+                Some(place) => place.copy_from_slice(values),
+                // Only what lies between columns is zeroed.
+                None => {
+                    bytes.resize(start, 0);
+                    bytes.extend_from_slice(values);
+                }
+            },
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            // SAFETY: the memory was initialised when it was lent.
+            Self::Shared(buffer) => unsafe { buffer.as_bytes() },
+        }
+    }
+
+    /// Takes the bytes, of which `arrange` moves those of fewer rows together, and keeps the first `len`.
+    pub fn finish(&mut self, full: usize, len: usize, arrange: impl FnOnce(&mut [u8])) -> Bytes {
+        match std::mem::replace(self, Self::Own(Vec::new())) {
+            Self::Own(mut bytes) => {
+                bytes.resize(full, 0);
+                arrange(&mut bytes);
+                if len < full {
+                    bytes.truncate(len);
+                    bytes.shrink_to_fit();
+                }
+                bytes.into()
+            }
+            Self::Shared(mut buffer) => {
+                arrange(buffer.initialised_mut());
+                // SAFETY: the memory was initialised when it was lent.
+                unsafe { buffer.into_bytes() }.slice(..len)
+            }
+        }
+    }
+}
