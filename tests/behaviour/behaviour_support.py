@@ -152,6 +152,7 @@ class Proxy:
         self._target = port
         self._listener = self._listen()
         self._pairs = []
+        self._is_closed = False
         # Whether the server's bytes reach the client. The client's bytes always reach the server.
         self.answers = True
         threading.Thread(target=self._accept, daemon=True).start()
@@ -170,8 +171,15 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = self._connect()
+                try:
+                    server = self._connect()
+                except OSError:
+                    # Left open, it would be a warning in whatever test runs then.
+                    client.close()
+                    raise
                 self._pairs.append((client, server))
+                if self._is_closed:
+                    return self.cut()
                 for source, target, is_answer in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._pump, args=(source, target, is_answer), daemon=True).start()
 
@@ -191,7 +199,11 @@ class Proxy:
                 end.close()
 
     def close(self):
+        # An accept that waits does not end with `close` alone, and would take another connection.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._is_closed = True
         self.cut()
 
 

@@ -1,5 +1,6 @@
 """A connection lives on while a thread of the client's program holds the GIL in C, for however long."""
 
+import contextlib
 import queue
 import socket
 import struct
@@ -66,13 +67,19 @@ class Proxy:
             return False
 
     def close(self):
+        # An accept that waits does not end with `close` alone.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         for end in (self._listener, self._server, self._client):
             if end is not None:
                 end.close()
 
     def _run(self):
-        self._client, _ = self._listener.accept()
-        self._server.sendall(read(self._client, PREFACE_BYTES))
+        try:
+            self._client, _ = self._listener.accept()
+            self._server.sendall(read(self._client, PREFACE_BYTES))
+        except OSError:
+            return
         threading.Thread(target=self._pass_on, args=(self._server, self._client, self._to_client), daemon=True).start()
         self._pass_on(self._client, self._server, threading.Lock())
 

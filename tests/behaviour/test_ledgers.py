@@ -95,7 +95,11 @@ class UnixProxy(Proxy):
 
     def _connect(self):
         server = socket.socket(socket.AF_UNIX)
-        server.connect(self._target)
+        try:
+            server.connect(self._target)
+        except OSError:
+            server.close()
+            raise
         return server
 
 
