@@ -1,5 +1,7 @@
 """The options that adders pass on to their writers."""
 
+import uuid
+
 import numpy as np
 import pytest
 from behaviour_support import Background, eventually, info_of, make_table
@@ -9,9 +11,11 @@ from reverb import _protos, adders, rate_limiters
 from reverb.writing import closing
 
 MAKERS = {
-    "transitions": lambda client, **o: adders.NStepTransitionAdder(client, "table", n=1, discount=1.0, **o),
-    "sequences": lambda client, **o: adders.SequenceAdder(client, "table", length=1, period=1, **o),
-    "episodes": lambda client, **o: adders.EpisodeAdder(client, "table", max_length=1, **o),
+    "transitions": lambda client, table="table", **o: adders.NStepTransitionAdder(
+        client, table, n=1, discount=1.0, **o
+    ),
+    "sequences": lambda client, table="table", **o: adders.SequenceAdder(client, table, length=1, period=1, **o),
+    "episodes": lambda client, table="table", **o: adders.EpisodeAdder(client, table, max_length=1, **o),
 }
 
 
@@ -37,8 +41,10 @@ def data_bytes(client):
 def test_a_rate_limiter_holds_back_the_actor(serve, kind, num_envs, options, limit):
     # The table takes 200 items until it is sampled.
     limiter = rate_limiters.RateLimiter(1.0, 1, -1000.0, 200.0)
-    client = serve(make_table(limiter=limiter, max_size=10_000))
-    adder = MAKERS[kind](client, num_envs=num_envs, reconnect_timeout=1.0, **options)
+    # The actors of other tests go on for a while, and a later server may get the port of theirs.
+    table = f"table of {uuid.uuid4()}"
+    client = serve(make_table(table, limiter=limiter, max_size=10_000))
+    adder = MAKERS[kind](client, table, num_envs=num_envs, reconnect_timeout=1.0, **options)
     added = []
 
     def act():
@@ -47,13 +53,13 @@ def test_a_rate_limiter_holds_back_the_actor(serve, kind, num_envs, options, lim
             added.append(1)
 
     actor = Background(act)
-    eventually(lambda: info_of(client).current_size == 200)
+    eventually(lambda: info_of(client, table).current_size == 200)
     rows = num_envs or 1
     eventually(lambda: (len(added) + 1) * rows > 200 + limit)
     assert actor.is_running
     # The call that waits has made its items, which are not counted yet.
     assert 200 + limit - rows <= len(added) * rows <= 200 + limit + rows
-    client.reset("table")
+    client.reset(table)
     eventually(lambda: len(added) * rows > 200 + limit + rows)
     assert actor.is_running
 
