@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from sides import environment_of, python_of
+from both_sides import environment_of, python_of
 
 DRIVER = pathlib.Path(__file__).with_name("conversation_driver.py")
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from sides import SIDES, python_of
+from both_sides import SIDES, python_of
 
 # Far longer than any machine needs: only a call that hangs reaches it.
 PATIENCE_S = 150

@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from sides import answer_of, python_of
+from both_sides import answer_of, python_of
 
 import reverb
 

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 import scenarios
+from both_sides import SIDES, answer_of
 from comparison import differences
-from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
 

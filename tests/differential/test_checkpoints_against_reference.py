@@ -7,9 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
+from both_sides import SIDES, answer_of
 from checkpoint_records import records, saved
 from driver import encode
-from sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(400)]
 

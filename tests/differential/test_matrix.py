@@ -6,9 +6,9 @@ import pathlib
 
 import checkpoint_records
 import pytest
+from both_sides import SIDES
 from matrix_comparison import differences
 from matrix_processes import PATIENCE_S, SELECTORS, TABLES, eventually, table
-from sides import SIDES
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(3 * PATIENCE_S)]
 

@@ -5,8 +5,8 @@ import socket
 
 import guide
 import pytest
+from both_sides import SIDES
 from conversation import Conversation
-from sides import SIDES
 
 pytestmark = [pytest.mark.reference, pytest.mark.alone, pytest.mark.timeout(240)]
 

@@ -2,7 +2,7 @@
 
 import guide
 import pytest
-from sides import answer_of
+from both_sides import answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(100)]
 

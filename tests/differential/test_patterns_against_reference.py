@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from sides import SIDES, answer_of
+from both_sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(200)]
 

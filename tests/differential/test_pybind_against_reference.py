@@ -1,7 +1,7 @@
 """The same program of `reverb.pybind` here and in the reference."""
 
 import pytest
-from sides import SIDES, answer_of
+from both_sides import SIDES, answer_of
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(200)]
 
