@@ -4,7 +4,7 @@ use crate::column::{Column, interleave};
 use crate::copy::copy;
 use crate::encoding::{Encoding, takes_delta};
 use crate::tensor::{Shape, shape_text};
-use crate::writer::{ChunkMemory, LEAST_SHARED_BYTES};
+use crate::writer::ChunkMemory;
 use crate::{DType, Error, Result};
 use bytes::Bytes;
 use std::mem::MaybeUninit;
@@ -142,7 +142,7 @@ impl Layout {
     /// As [`Layout::assemble`].
     pub fn assemble_in<C: AsRef<[u8]>>(&self, columns: &[C], memory: Option<&dyn ChunkMemory>) -> Bytes {
         let bytes = self.held_bytes();
-        match memory.filter(|_| bytes >= LEAST_SHARED_BYTES).and_then(|memory| memory.take(bytes)) {
+        match memory.and_then(|memory| memory.take(bytes)) {
             Some(mut buffer) => {
                 self.assemble_into(columns, buffer.as_uninit_mut());
                 // SAFETY: all were written.

@@ -16,8 +16,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
-use reverb_core::writer::ChunkMemory;
-use reverb_core::writer::Value;
+use reverb_core::writer::{ChunkMemory, LEAST_SHARED_BYTES, Value};
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key, shape_text};
 use std::ops::Range;
 use std::sync::Arc;
@@ -282,7 +281,7 @@ impl<'py> NestSteps<'py> {
         self,
         py: Python<'py>,
         layouts: &Layouts,
-        memory: Option<&dyn ChunkMemory>,
+        memory: &dyn Fn() -> Option<Arc<dyn ChunkMemory>>,
     ) -> PyReverbResult<(Arc<Chunk>, Vec<Arc<Chunk>>)> {
         let Self { leaves, stacked, .. } = self;
         if let Some(rows) = stacked
@@ -554,10 +553,12 @@ fn fill(
     py: Python<'_>,
     layout: Arc<Layout>,
     leaves: &[Leaf<'_>],
-    (episodes, memory): (EpisodeIds, Option<&dyn ChunkMemory>),
+    (episodes, memory): (EpisodeIds, &dyn Fn() -> Option<Arc<dyn ChunkMemory>>),
 ) -> PyReverbResult<Chunk> {
     let columns: Vec<&[u8]> = leaves.iter().map(|leaf| leaf.value().bytes).collect();
-    let assemble = || layout.assemble_in(&columns, memory);
+    // Small inserts need not look for it.
+    let memory = if layout.held_bytes() >= LEAST_SHARED_BYTES { memory() } else { None };
+    let assemble = || layout.assemble_in(&columns, memory.as_deref());
     let data = if layout.held_bytes() > DETACH_BYTES { without_gil(py, assemble) } else { assemble() };
     Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data)?)
 }

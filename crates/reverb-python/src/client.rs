@@ -453,7 +453,7 @@ impl Client {
             let answer_by = deadline.and_then(|deadline| deadline.checked_add(INFO_TIME));
             self.call(py, || self.client.call_later(Info, deadline, answer_by))
         };
-        insert(&Target { connection: &|| self.client.connection(), memory: self.client.chunk_memory(), ask: &ask })
+        insert(&Target { connection: &|| self.client.connection(), memory: &|| self.client.chunk_memory(), ask: &ask })
     }
 
     /// Inserts rows, and waits until they are in their tables.

@@ -25,8 +25,8 @@ pub struct Inserts {
 pub struct Target<'a> {
     /// A number that changes with the connection. `None` if the client looks for its server.
     pub connection: &'a dyn Fn() -> Option<u32>,
-    /// Memory that the server can read, if it is of this host.
-    pub memory: Option<Arc<dyn ChunkMemory>>,
+    /// Returns memory for large data that the server can read, if it is of this host.
+    pub memory: &'a dyn Fn() -> Option<Arc<dyn ChunkMemory>>,
     /// Asks for the tables: to make the insert, or to explain its error.
     pub ask: &'a dyn Fn(Purpose) -> PyReverbResult<Vec<TableStatus>>,
 }
@@ -109,7 +109,7 @@ impl Inserts {
             None => self.new_order(to, data, structure, &tables)?,
         };
         steps.reorder(&order)?;
-        let (chunk, more) = steps.into_chunks(data.py(), &self.layouts, to.memory.as_deref())?;
+        let (chunk, more) = steps.into_chunks(data.py(), &self.layouts, to.memory)?;
         if is_new {
             for (table, _) in &tables {
                 self.check_new_keys(to, data, (&chunk, structure, &order), table)?;

@@ -12,10 +12,8 @@ use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Smallest data in bytes that is worth a segment.
-pub const LEAST_BYTES: usize = LEAST_SHARED_BYTES;
 /// Number of uses of other segments after which a free one is dropped.
-pub const PATIENCE: u64 = 64;
+const PATIENCE: u64 = 64;
 /// A segment is at most so many times as large as what lies in it.
 const MAX_SPARE: usize = 2;
 
@@ -61,7 +59,7 @@ impl SegmentPool {
 
     /// Takes a segment for so many bytes, if there is one.
     pub fn take(&mut self, len: usize) -> Option<Segment> {
-        if len < LEAST_BYTES {
+        if len < LEAST_SHARED_BYTES {
             return None;
         }
         self.uses += 1;
@@ -231,7 +229,7 @@ mod tests {
         let mut segments = SegmentPool::new(Arc::default(), budget.clone(), 2 << 20, MOST);
         let taken: Vec<_> = std::iter::from_fn(|| segments.take(LEN)).collect();
         assert_eq!((taken.len(), budget.0.load(Relaxed)), (2, 2 << 20));
-        assert!(segments.take(usize::MAX).is_none() && segments.take(LEAST_BYTES - 1).is_none());
+        assert!(segments.take(usize::MAX).is_none() && segments.take(LEAST_SHARED_BYTES - 1).is_none());
         // A free one that is too small makes room.
         let inodes: Vec<_> = taken.iter().map(|segment| segments.name(segment.inode).inode).collect();
         taken.into_iter().for_each(|segment| segments.put_back(segment, false));
@@ -267,22 +265,22 @@ mod tests {
         let mut of_streams = [(); 5].map(|()| SegmentPool::new(passing.clone(), budget.clone(), u64::MAX, MOST));
         let mut taken = Vec::new();
         for pool in &mut of_streams {
-            taken.push(std::iter::from_fn(|| pool.take(LEAST_BYTES)).collect::<Vec<_>>());
+            taken.push(std::iter::from_fn(|| pool.take(LEAST_SHARED_BYTES)).collect::<Vec<_>>());
         }
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [20, 20, 20, 4, 0], "64 in all");
-        assert_eq!(budget.0.load(Relaxed), 64 * LEAST_BYTES as u64);
+        assert_eq!(budget.0.load(Relaxed), 64 * LEAST_SHARED_BYTES as u64);
         // Each that has arrived makes room for another.
         for inode in [taken[0][0].inode, taken[0][0].inode, taken[0][1].inode] {
             of_streams[0].arrived(inode);
         }
-        assert_eq!(std::iter::from_fn(|| of_streams[4].take(LEAST_BYTES)).count(), 2);
+        assert_eq!(std::iter::from_fn(|| of_streams[4].take(LEAST_SHARED_BYTES)).count(), 2);
         // So does each that was never named, and the other end does not hear of it.
         let unnamed = taken[1].remove(0);
         of_streams[1].put_back(unnamed, true);
         of_streams[2].put_back(taken[2].remove(0), false);
         of_streams[2].drop_oldest();
         assert!(of_streams[2].name(1).dropped.is_empty());
-        assert_eq!(std::iter::from_fn(|| of_streams[4].take(LEAST_BYTES)).count(), 2);
+        assert_eq!(std::iter::from_fn(|| of_streams[4].take(LEAST_SHARED_BYTES)).count(), 2);
         drop(of_streams);
         assert_eq!((0..100).filter(|_| passing.reserve()).count(), 64, "nothing was sent");
     }

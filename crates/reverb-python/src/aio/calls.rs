@@ -234,7 +234,7 @@ impl Calls {
             Ok(keys) if is_batch => Ok(PyArray1::from_slice(py, &keys).into_any().unbind()),
             Ok(keys) => Ok(keys[0].into_py_any(py)?),
             Err(error) => {
-                let to = Target { connection: &|| of.connection(), memory: None, ask: &|_| Err(not_asked()) };
+                let to = Target { connection: &|| of.connection(), memory: &|| None, ask: &|_| Err(not_asked()) };
                 Err(inserts.explain(&to, error.into(), data.bind(py), priorities.bind(py), is_batch))
             }
         })
@@ -252,8 +252,11 @@ impl Calls {
             is_asked.set(tables.is_none());
             tables.map(|tables| tables.0.clone()).ok_or_else(not_asked)
         };
-        let begun =
-            insert(&Target { connection: &|| self.client.connection(), memory: self.client.chunk_memory(), ask: &ask });
+        let begun = insert(&Target {
+            connection: &|| self.client.connection(),
+            memory: &|| self.client.chunk_memory(),
+            ask: &ask,
+        });
         if is_asked.get() { Ok(None) } else { begun.map(Some) }
     }
 }

@@ -9,7 +9,7 @@ use crate::transport::passing::Passing;
 use crate::transport::segment::Segment;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use reverb_core::writer::ChunkMemory;
+use reverb_core::writer::{ChunkMemory, LEAST_SHARED_BYTES};
 use reverb_core::{Buffer, LentMemory, fork};
 use reverb_service::SharedMemory;
 use std::collections::{HashMap, HashSet};
@@ -37,7 +37,7 @@ struct State {
     unread: HashSet<u64>,
     /// Those of them whose buffers are gone.
     left: HashMap<u64, Segment>,
-    /// Those that the server does not keep, while their buffers are in use.
+    /// Those that are not used again: the server does not keep them, or a forked child may still read them.
     retired: HashSet<u64>,
 }
 
@@ -72,6 +72,9 @@ impl Staging {
 
     /// Names the segment in which the data of a chunk lies, if it lies in one, instead of the data.
     pub fn name(&self, chunk: &mut proto::Chunk) {
+        if chunk.data.len() < LEAST_SHARED_BYTES {
+            return;
+        }
         let mut state = self.state.lock();
         let Some(&inode) = state.used.get(&(chunk.data.as_ptr() as usize)) else { return };
         state.unread.insert(inode);
@@ -94,6 +97,7 @@ impl Staging {
             }
             state.pool.arrived(inode);
             if let Some(segment) = state.left.remove(&inode) {
+                let is_retired = state.retired.remove(&inode) || is_retired;
                 state.pool.put_back(segment, is_retired);
             } else if is_retired {
                 state.retired.insert(inode);
@@ -109,11 +113,14 @@ impl Staging {
         }
         let mut state = self.state.lock();
         state.used.remove(&(rows.address as usize));
+        // A child that was forked meanwhile may still read it.
+        if rows.forks != fork::count() {
+            state.retired.insert(segment.inode);
+        }
         if state.unread.contains(&segment.inode) {
             state.left.insert(segment.inode, segment);
         } else {
-            // A child that was forked meanwhile may still read it.
-            let is_retired = state.retired.remove(&segment.inode) || rows.forks != fork::count();
+            let is_retired = state.retired.remove(&segment.inode);
             state.pool.put_back(segment, is_retired);
         }
     }
@@ -246,6 +253,27 @@ mod tests {
         drop(data);
         staging.take_back(&[FreedSegment { inode: second, is_retired: true }]);
         assert_ne!(named(&staging, 3).1, second);
+    }
+
+    #[test]
+    fn segments_whose_chunks_were_there_during_a_fork_are_retired() {
+        let staging = staging(1 << 30);
+        let chunks = [named(&staging, 1), named(&staging, 2)];
+        // SAFETY: the child ends at once, with a call that is safe there.
+        match unsafe { libc::fork() } {
+            -1 => panic!("no child"),
+            // SAFETY: it runs nothing of the parent.
+            0 => unsafe { libc::_exit(0) },
+            // SAFETY: the status is not wanted.
+            child => assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child),
+        }
+        let inodes = chunks.each_ref().map(|(_, inode)| *inode);
+        // One is read first, the other is gone first.
+        staging.take_back(&freed(inodes[0]));
+        drop(chunks);
+        staging.take_back(&freed(inodes[1]));
+        let next = [named(&staging, 3).1, named(&staging, 4).1];
+        assert!(next.iter().all(|inode| !inodes.contains(inode)), "{next:?} after {inodes:?}");
     }
 
     #[test]

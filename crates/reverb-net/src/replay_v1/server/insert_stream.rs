@@ -168,13 +168,13 @@ impl InsertStreamTask {
             let error = Error::invalid(format!("request id {request_id} is already in use"));
             return self.answer(request_id, &[], Err(error)).await;
         }
-        match self.staged.fetch(&mut request.chunks).await {
-            Ok(freed) if freed.is_empty() => {}
-            Ok(freed) => {
-                let told = InsertResponse { freed, ..InsertResponse::default() };
-                self.answers.send(Ok(told)).await.map_err(|_| ())?;
-            }
-            Err(error) => return self.answer(request_id, &[], Err(error)).await,
+        let (freed, read) = self.staged.fetch(&mut request.chunks).await;
+        if !freed.is_empty() {
+            let told = InsertResponse { freed, ..InsertResponse::default() };
+            self.answers.send(Ok(told)).await.map_err(|_| ())?;
+        }
+        if let Err(error) = read {
+            return self.answer(request_id, &[], Err(error)).await;
         }
         let (size, tables) = (request_bytes(&request), self.told_tables(&request));
         let deadline = request.timeout_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));

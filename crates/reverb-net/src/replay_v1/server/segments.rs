@@ -105,7 +105,7 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay_v1::segment_pool::LEAST_BYTES;
+    use reverb_core::writer::LEAST_SHARED_BYTES as LEAST_BYTES;
     use reverb_service::Transport;
 
     #[test]

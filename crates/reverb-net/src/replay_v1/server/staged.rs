@@ -4,7 +4,7 @@
 //! changes no more than that data. Seals keep the file as large as it was, so reading never goes beyond its end.
 
 use super::segments::{OfClient, PIECE_BYTES};
-use crate::replay_v1::proto::{self as replay, FreedSegment, Segment};
+use crate::replay_v1::proto::{self as replay, FreedSegment};
 use crate::replay_v1::segment_pool::Budget;
 use crate::transport::passing::Passing;
 use crate::transport::segment::Seen;
@@ -31,36 +31,47 @@ impl Staged {
         Self { passing, client: OfClient { replay: replay.clone(), peer: peer.clone() }, kept: HashMap::new() }
     }
 
-    /// Reads the data of those chunks that have it in segments, into the chunks. Returns the segments that were read, and
-    /// which of them the client cannot use again.
+    /// Reads the data of those chunks that have it in segments, into the chunks. Returns these segments, and which of them the
+    /// client cannot use again, also after an error.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a segment has not come, or is not what the chunk says. [`Error::MessageTooLarge`] if the
     /// data exceeds the size of a message in all. [`Error::ResourceExhausted`] if there is no memory.
-    pub async fn fetch(&mut self, chunks: &mut [replay::Chunk]) -> Result<Vec<FreedSegment>> {
+    pub async fn fetch(&mut self, chunks: &mut [replay::Chunk]) -> (Vec<FreedSegment>, Result<()>) {
         let mut freed = Vec::new();
         let size = chunks.iter().map(|chunk| chunk.segment_bytes).fold(0, u64::saturating_add);
-        check_size(size, self.client.replay.max_message_size())?;
+        let mut result = check_size(size, self.client.replay.max_message_size());
         for chunk in chunks {
             let Some(segment) = chunk.segment.take() else { continue };
-            let (data, is_kept) = self
-                .read(&segment, chunk.segment_bytes)
-                .await
-                .map_err(|error| error.with_remark(&format!("; chunk {}", chunk.key)))?;
-            chunk.data = data.into();
+            self.drop_all(&segment.dropped);
+            let mut is_kept = false;
+            if result.is_ok() {
+                let read = self.read(segment.inode, chunk.segment_bytes).await;
+                result = read.map_err(|error| error.with_remark(&format!("; chunk {}", chunk.key))).map(|read| {
+                    self.client.peer.traffic.receive_bytes.fetch_add(chunk.segment_bytes, Relaxed);
+                    (chunk.data, is_kept) = (read.0.into(), read.1);
+                });
+            }
+            if !is_kept {
+                self.drop_all(&[segment.inode]);
+            }
             freed.push(FreedSegment { inode: segment.inode, is_retired: !is_kept });
-            self.client.peer.traffic.receive_bytes.fetch_add(chunk.segment_bytes, Relaxed);
         }
-        Ok(freed)
+        (freed, result)
+    }
+
+    /// Forgets segments, whether they were read or not.
+    fn drop_all(&mut self, inodes: &[u64]) {
+        for inode in inodes {
+            self.kept.remove(inode).into_iter().for_each(|seen| self.client.give_back(seen.len() as u64));
+            self.passing.iter().for_each(|passing| drop(passing.take(*inode)));
+        }
     }
 
     /// Reads the first bytes of a segment. Returns them, and whether the segment stays mapped.
-    async fn read(&mut self, segment: &Segment, len: u64) -> Result<(Vec<u8>, bool)> {
-        for inode in &segment.dropped {
-            self.kept.remove(inode).into_iter().for_each(|seen| self.client.give_back(seen.len() as u64));
-        }
+    async fn read(&mut self, inode: u64, len: u64) -> Result<(Vec<u8>, bool)> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if let Some(seen) = self.kept.get(&segment.inode) {
+        if let Some(seen) = self.kept.get(&inode) {
             if seen.len() < len {
                 return Err(Error::invalid(format!(
                     "expected a segment of at least {len} bytes, got one of {} bytes",
@@ -69,11 +80,11 @@ impl Staged {
             }
             return Ok((copy(seen, len).await?, true));
         }
-        let seen = self.open(segment.inode, len)?;
+        let seen = self.open(inode, len)?;
         let data = copy(&seen, len).await?;
         let is_kept = self.client.take(seen.len() as u64);
         if is_kept {
-            self.kept.insert(segment.inode, seen);
+            self.kept.insert(inode, seen);
         }
         Ok((data, is_kept))
     }
@@ -113,6 +124,7 @@ async fn copy(seen: &Seen, len: usize) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay_v1::proto::Segment;
     use crate::transport::segment::Segment as Made;
     use reverb_service::Transport;
     use std::io::IoSlice;
@@ -148,7 +160,10 @@ mod tests {
     }
 
     async fn refusal(staged: &mut Staged, wrong: replay::Chunk) -> String {
-        staged.fetch(&mut [wrong]).await.unwrap_err().to_string()
+        let inode = wrong.segment.as_ref().unwrap().inode;
+        let (freed, refused) = staged.fetch(&mut [wrong]).await;
+        assert_eq!(freed, [FreedSegment { inode, is_retired: true }], "the client hears of it nevertheless");
+        refused.unwrap_err().to_string()
     }
 
     #[tokio::test]
@@ -158,7 +173,8 @@ mod tests {
         for value in 3..6 {
             segment.bytes().fill(MaybeUninit::new(value));
             let mut chunks = vec![chunk(segment.inode, 100), replay::Chunk::default()];
-            let freed = staged.fetch(&mut chunks).await.unwrap();
+            let (freed, read) = staged.fetch(&mut chunks).await;
+            read.unwrap();
             assert_eq!(freed, [FreedSegment { inode: segment.inode, is_retired: false }]);
             assert_eq!((&chunks[0].data[..], &chunks[0].segment), (&[value; 100][..], &None));
             assert!(chunks[1].data.is_empty());
@@ -177,7 +193,8 @@ mod tests {
         let ((one, of_one), (two, of_two)) = (made(1), made(2));
         let mut staged = staged(vec![of_one, of_two], LEN as u64);
         let mut chunks = vec![chunk(one.inode, LEN as u64), chunk(two.inode, LEN as u64)];
-        let freed = staged.fetch(&mut chunks).await.unwrap();
+        let (freed, read) = staged.fetch(&mut chunks).await;
+        read.unwrap();
         assert_eq!(freed.iter().map(|freed| freed.is_retired).collect::<Vec<_>>(), [false, true]);
         assert_eq!((&chunks[0].data[..], &chunks[1].data[..]), (&[1; LEN][..], &[2; LEN][..]));
         let replay = staged.client.replay.clone();
@@ -210,7 +227,7 @@ mod tests {
         }
         let mut staged = self::staged(vec![again], 1 << 20);
         let mut right = [chunk(segment.inode, LEN as u64)];
-        staged.fetch(&mut right).await.unwrap();
+        staged.fetch(&mut right).await.1.unwrap();
         assert_eq!(right[0].data.len(), LEN);
     }
 }

@@ -239,7 +239,9 @@ impl WriteStreamTask {
 
     /// Reads the data of a message that lies in shared memory, and tells the writer that it may use that again.
     async fn fetch(&mut self, request: &mut WriteRequest, answers: &Answers) -> Ended {
-        let freed = self.staged.fetch(&mut request.chunks).await.map_err(|error| to_status(&error))?;
+        let (freed, read) = self.staged.fetch(&mut request.chunks).await;
+        // The stream ends, and the writer's segments with it.
+        read.map_err(|error| to_status(&error))?;
         if !freed.is_empty() {
             let told = WriteResponse { freed, ..WriteResponse::default() };
             answers.send(Ok(told)).await.map_err(|_| None)?;
