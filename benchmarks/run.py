@@ -22,6 +22,7 @@ import summary
 from areas import (
     buffers,
     checkpoints,
+    clients,
     datasets,
     environments,
     imports,
@@ -39,6 +40,7 @@ from workers import Sides
 AREAS = {
     "survey": survey,
     "network": network,
+    "clients": clients,
     "leaves": leaves,
     "memory": memory,
     "scale": scale,

@@ -43,7 +43,7 @@ def measure(call, seconds, items=1, warm_up=3, least=5):
     }
 
 
-def measure_threads(make_call, threads, seconds, items=1):
+def measure_threads(make_call, threads, seconds, items=1, warm_up=3):
     """Measures on several threads at once, each with its own `make_call()`. Returns what `together` returns."""
     results = [None] * threads
     barrier = threading.Barrier(threads)
@@ -51,7 +51,7 @@ def measure_threads(make_call, threads, seconds, items=1):
     def work(index):
         call = make_call()
         barrier.wait()
-        results[index] = measure(call, seconds, items)
+        results[index] = measure(call, seconds, items, warm_up)
 
     workers = [threading.Thread(target=work, args=(index,)) for index in range(threads)]
     for worker in workers:
@@ -67,6 +67,8 @@ def together(results):
         "times_us": [one for result in results for one in result["times_us"]],
         "calls": sum(result["calls"] for result in results),
         "items_per_s": sum(result["items_per_s"] for result in results),
+        # Of each caller.
+        "rates": [rate for result in results for rate in result.get("rates", [result["items_per_s"]])],
     }
 
 

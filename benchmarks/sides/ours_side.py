@@ -15,6 +15,7 @@ from sides import writing
 from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_buffers import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_buffers import make_table
+from sides.ours_clients import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_environments import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_leaves import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_operations import *  # noqa: F403 - a worker looks its calls up here
