@@ -138,6 +138,44 @@ def key_of(result):
     return result["payload"], result["work"], result["clients"]
 
 
+def clients(results):
+    """Rows: work, payload, clients, note. Columns: each road with its rate and `client_figures`."""
+    found = {(*client_key_of(result), result["road"]): result for result in results if "items_per_s" in result}
+    roads = [road for road in ROADS if any(key[-1] == road for key in found)]
+    rows = []
+    for key in dict.fromkeys(key[:-1] for key in found):
+        cells = [found.get((*key, road)) for road in roads]
+        rows.append([*key, *(text for one in cells for text in (client_rate(one), *client_figures(one)))])
+    figures = ("", ": server, µs an item", ": least share", ": of the best")
+    names = [f"{ROADS[road]}{figure}" for road in roads for figure in figures]
+    title = "### Many clients at once: items/s in all (MB/s; p50, p99 and p99.9 of a call in µs)"
+    note = (
+        "Least share: the rate of the least served client relative to the mean. Of the best: relative to the best "
+        "number of writers. A bar is the least value that is asked for."
+    )
+    left_out = sorted({f"{result['clients']} writers {result['note']}" for result in results if "work" not in result})
+    text = f"{title}\n\n{note}\n\n" + table_of(["work", "payload", "clients", "", *names], rows)
+    return text + ("\n\n" + "; ".join(left_out) + "." if left_out else "")
+
+
+def client_key_of(result):
+    return result["work"], result["payload"], f"{result['clients']:,}", result["note"] or ""
+
+
+def client_rate(result):
+    return rate(result).replace(")", f", {short(result['p999_us'])})") if result else ""
+
+
+def client_figures(result):
+    """Returns the server's processor time of an item, the least share and the rate relative to the best, with bars."""
+    cost = (result or {}).get("server_us_per_item")
+    texts = ["" if cost is None else short(cost)]
+    for name in ("least_share", "of_best"):
+        value, bar = (result or {}).get(name), (result or {}).get(f"{name}_bar")
+        texts.append("" if value is None else f"{value:.2f}" + (f" (bar {bar:g})" if bar else ""))
+    return texts
+
+
 def leaves(results):
     """Rows: kinds of values. Columns: ways to write, each with the time relative to the 0-d array."""
     found = {(result["payload"], result["work"]): result for result in results}
@@ -382,6 +420,7 @@ def ratio(found, field, over, under):
 SECTIONS = {
     "survey": survey,
     "network": network,
+    "clients": clients,
     "leaves": leaves,
     "memory": memory,
     "scale": scale,

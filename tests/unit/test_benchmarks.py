@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+import reverb
+
 BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
 
 
@@ -69,6 +71,44 @@ def test_our_sides_do_what_is_measured(module, setup, exponent):
         worker.call(setup, payload="transition", capacity=1000, exponent=exponent)
         for work in works:
             assert worker.call("buffer_work", work=work, count=7, seconds=0)["calls"] >= 5
+
+
+def test_the_turns_of_many_writers_all_arrive(module):
+    workers = module("workers")
+    with workers.Worker(sys.executable, "ours") as server, workers.Worker(sys.executable, "ours") as load:
+        address = server.call("serve", payload="0.4 kB")["unix"]
+        load.call("clients_open_writers", address=address, payload="0.4 kB", clients=2, writers=4, turn=20)
+        done = load.call("clients_write", seconds=0.02)
+        load.call("clients_close")
+        with reverb.Client(address) as client:
+            inserted = client.server_info()["in"].current_size
+    assert len(done["rates"]) == 4
+    assert all(done["rates"])
+    # Each writer has written a turn of 20 before.
+    assert inserted == 20 * (done["calls"] + 4)
+
+
+def test_cells_of_many_clients_say_whether_their_bars_hold(module):
+    clients = module("areas.clients")
+
+    def rounds(rates):
+        done = {"times_us": [10.0, 30.0], "calls": 2, "items_per_s": sum(rates), "rates": rates}
+        return [{"trajectory_writer": done}]
+
+    cells = {
+        clients.Cell("0.4 kB", "tcp", writers=10): rounds([100.0] * 10),
+        clients.Cell("0.4 kB", "tcp", writers=100): rounds([9.0] * 100),
+        clients.Cell("0.4 kB", "tcp", writers=1000): rounds([0.6] * 999 + [0.1]),
+        clients.Cell("0.4 kB", "tcp", writers=1000, is_shared=True): rounds([5.0] * 1000),
+    }
+    results = list(clients.results_of(cells, quick=False))
+    assert [result["holds"] for result in results] == [True, True, False, True]
+    assert [result["of_best"] for result in results] == [1.0, 0.9, 0.6, 5.0]
+    assert [result["least_share"] for result in results] == [1.0, 1.0, 0.167, 1.0]
+    lines = module("report").clients(results).splitlines()
+    labels = "| trajectory_writer | 0.4 kB | 1,000 |"
+    assert lines[-2].startswith(f"{labels}  | 600 (0.24; 20, 29.8, 30) |  | 0.17 (bar 0.5) | 0.60 (bar 0.5) |")
+    assert lines[-1].startswith(f"{labels} 5 clients in all | 5,000 (")
 
 
 class Forgetful:
