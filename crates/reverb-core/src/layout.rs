@@ -3,6 +3,7 @@
 use crate::column::{Column, interleave};
 use crate::copy::copy;
 use crate::encoding::{Encoding, takes_delta};
+use crate::memory::chunk_buffer;
 use crate::tensor::{Shape, shape_text};
 use crate::writer::ChunkMemory;
 use crate::{DType, Error, Result};
@@ -142,7 +143,7 @@ impl Layout {
     /// As [`Layout::assemble`].
     pub fn assemble_in<C: AsRef<[u8]>>(&self, columns: &[C], memory: Option<&dyn ChunkMemory>) -> Bytes {
         let bytes = self.held_bytes();
-        match memory.and_then(|memory| memory.take(bytes)) {
+        match memory.and_then(|memory| memory.take(bytes)).or_else(|| chunk_buffer(bytes)) {
             Some(mut buffer) => {
                 self.assemble_into(columns, buffer.as_uninit_mut());
                 // SAFETY: all were written.

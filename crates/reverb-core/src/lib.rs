@@ -5,7 +5,6 @@
 //! leave now, and draws them. [`gather`] copies drawn items into a batch.
 
 mod batch_info;
-mod buffer;
 mod chunk;
 mod column;
 mod compression;
@@ -23,6 +22,7 @@ mod item_size;
 mod key;
 mod layout;
 mod limits;
+pub mod memory;
 mod merge;
 mod mismatch;
 mod packed;
@@ -43,7 +43,6 @@ pub mod words;
 pub mod writer;
 
 pub use batch_info::BatchInfo;
-pub use buffer::{Buffer, LentMemory, pooled_bytes};
 pub use chunk::{Chunk, ChunkView, EpisodeIds, StepRange, encode_strings};
 pub use column::Column;
 pub use compressor::{AutoCodec, Compression, Compressor};
@@ -57,6 +56,7 @@ pub use key::{
 };
 pub use layout::Layout;
 pub use limits::{MAX_ITEM_BYTES, MAX_ITEM_SLICES};
+pub use memory::{Buffer, LentMemory, pooled_bytes};
 pub use merge::{ShardBatch, merge_batches};
 pub use packed::Unpack;
 pub use race::{AfterRound, Race, RaceArrival, RaceReport, RaceRound, RaceWinner};

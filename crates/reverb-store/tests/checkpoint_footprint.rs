@@ -9,8 +9,8 @@ mod world;
 mod memory;
 
 use memory::{allocated_bytes, peak_of};
+use reverb_core::memory::mapped_bytes;
 use reverb_core::{Chunk, DType, EpisodeIds, Layout as ChunkLayout, NewItem, SelectorKind, StepRange, Trajectory};
-use reverb_formats::chunk::mapped_bytes;
 use reverb_service::write_ledger::Ledgers;
 use reverb_service::{Call, Peer, TableHandle};
 use reverb_store::checkpoint::{CheckpointOptions, Checkpointer};

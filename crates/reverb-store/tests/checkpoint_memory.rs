@@ -6,8 +6,9 @@ mod memory;
 
 use memory::peak_of;
 use prost::Message;
+use reverb_core::memory::mapped_bytes;
 use reverb_core::{EpisodeIds, Error, Table};
-use reverb_formats::chunk::{ChunkDecoder, mapped_bytes};
+use reverb_formats::chunk::ChunkDecoder;
 use reverb_formats::proto::schema::key_distribution_options::Distribution;
 use reverb_formats::proto::schema::{KeyDistributionOptions, PriorityTableCheckpoint, RateLimiterCheckpoint};
 use reverb_formats::table::decode_table;

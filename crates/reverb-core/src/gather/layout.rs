@@ -1,6 +1,6 @@
 //! The layout of a batch: the arrays, and their places in the buffer.
 
-use crate::buffer::ALIGN;
+use crate::memory::ALIGN;
 use crate::tensor::shape_text;
 use crate::{Column, DType, Error, Result};
 use std::iter;

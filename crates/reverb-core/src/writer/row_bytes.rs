@@ -1,5 +1,6 @@
 //! The bytes of an open chunk, and where its writer gets memory for them.
 
+use crate::memory::chunk_buffer;
 use crate::{Buffer, ChunkKey};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -52,6 +53,8 @@ impl StreamChunks {
 pub enum RowBytes {
     /// Of this process. Those of one row only as far as they were put.
     Own(Vec<u8>),
+    /// Pages of this process.
+    Paged(Buffer),
     /// Where a server can read them.
     Shared(Buffer),
 }
@@ -64,28 +67,33 @@ impl RowBytes {
         is_one_row: bool,
         gaps: impl Iterator<Item = (usize, usize)>,
     ) -> Self {
-        if bytes >= LEAST_SHARED_BYTES
-            && let Some(mut buffer) = stream.and_then(|stream| stream.buffer(bytes))
-        {
-            gaps.for_each(|(start, end)| buffer.initialised_mut()[start..end].fill(0));
-            return Self::Shared(buffer);
+        let shared = stream.filter(|_| bytes >= LEAST_SHARED_BYTES).and_then(|stream| stream.buffer(bytes));
+        if let Some(mut rows) = shared.map(Self::Shared).or_else(|| chunk_buffer(bytes).map(Self::Paged)) {
+            // Earlier chunks may have left something there.
+            gaps.for_each(|(start, end)| rows.filled_mut()[start..end].fill(0));
+            return rows;
         }
         // One row fills it from the front. More write into each column by turns.
         Self::Own(if is_one_row { Vec::with_capacity(bytes) } else { vec![0; bytes] })
     }
 
+    /// The bytes, for writing.
+    fn filled_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Paged(buffer) | Self::Shared(buffer) => buffer.initialised_mut(),
+        }
+    }
+
     /// Puts values at their place.
     pub fn put(&mut self, start: usize, values: &[u8]) {
         match self {
-            Self::Shared(buffer) => buffer.initialised_mut()[start..start + values.len()].copy_from_slice(values),
-            Self::Own(bytes) => match bytes.get_mut(start..start + values.len()) {
-                Some(place) => place.copy_from_slice(values),
-                // Only what lies between columns is zeroed.
-                None => {
-                    bytes.resize(start, 0);
-                    bytes.extend_from_slice(values);
-                }
-            },
+            // Only what lies between columns is zeroed.
+            Self::Own(bytes) if bytes.len() < start + values.len() => {
+                bytes.resize(start, 0);
+                bytes.extend_from_slice(values);
+            }
+            rows => rows.filled_mut()[start..start + values.len()].copy_from_slice(values),
         }
     }
 
@@ -94,7 +102,7 @@ impl RowBytes {
         match self {
             Self::Own(bytes) => bytes,
             // SAFETY: the memory was initialised when it was lent.
-            Self::Shared(buffer) => unsafe { buffer.as_bytes() },
+            Self::Paged(buffer) | Self::Shared(buffer) => unsafe { buffer.as_bytes() },
         }
     }
 
@@ -110,11 +118,24 @@ impl RowBytes {
                 }
                 bytes.into()
             }
-            Self::Shared(mut buffer) => {
+            Self::Paged(mut buffer) if len < full => {
+                arrange(buffer.initialised_mut());
+                // The chunk may live long, and other chunks can use the pages.
+                copy_of(&buffer.initialised_mut()[..len])
+            }
+            Self::Paged(mut buffer) | Self::Shared(mut buffer) => {
                 arrange(buffer.initialised_mut());
                 // SAFETY: the memory was initialised when it was lent.
                 unsafe { buffer.into_bytes() }.slice(..len)
             }
         }
     }
+}
+
+/// Copies the bytes of a chunk.
+fn copy_of(bytes: &[u8]) -> Bytes {
+    let Some(mut buffer) = chunk_buffer(bytes.len()) else { return Bytes::copy_from_slice(bytes) };
+    buffer.initialised_mut().copy_from_slice(bytes);
+    // SAFETY: all bytes were written.
+    unsafe { buffer.into_bytes() }
 }

@@ -1,7 +1,7 @@
 //! Allocates memory for the data of chunks.
 
-use super::pages::{Block, Pages, page_bytes};
 use bytes::Bytes;
+use reverb_core::memory::{Block, Pages, page_bytes};
 
 /// Data below this size in bytes comes from the global allocator, because system calls would cost more than they save.
 const LEAST_BYTES: usize = 64 << 10;
@@ -52,11 +52,13 @@ impl ChunkAllocator {
     }
 
     fn cut(&mut self, len: usize) -> Option<Pages> {
-        if let Some(pages) = self.block.as_mut().and_then(|block| block.cut(len)) {
-            return Some(pages);
+        let mut pages = self.block.as_mut().and_then(|block| block.cut(len));
+        if pages.is_none() {
+            self.block = Block::new(len.max(BLOCK_BYTES));
+            pages = self.block.as_mut()?.cut(len);
         }
-        self.block = Block::new(len.max(BLOCK_BYTES));
-        self.block.as_mut()?.cut(len)
+        pages.iter_mut().for_each(Pages::fault);
+        pages
     }
 }
 

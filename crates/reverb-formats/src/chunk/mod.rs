@@ -10,12 +10,10 @@ mod decode;
 mod delta;
 mod encode;
 mod packed;
-mod pages;
 mod snappy;
 
 pub use decode::{ChunkDecoder, most_decoded_bytes};
 pub use encode::ChunkEncoder;
-pub use pages::mapped_bytes;
 
 use crate::wire::fields;
 #[allow(unused_imports, reason = "documentation")]

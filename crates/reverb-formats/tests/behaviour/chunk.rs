@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use prost::Message;
+use reverb_core::memory::mapped_bytes;
 use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, StepRange, encode_strings};
-use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder, mapped_bytes, most_decoded_bytes};
+use reverb_formats::chunk::{ChunkDecoder, ChunkEncoder, most_decoded_bytes};
 use reverb_formats::proto::schema::ChunkData;
 use serde_json::Value;
 use std::sync::Arc;

@@ -8,7 +8,9 @@ use crate::replay_v1::proto::{self as replay, FreedSegment};
 use crate::replay_v1::segment_pool::Budget;
 use crate::transport::passing::Passing;
 use crate::transport::segment::Seen;
-use reverb_core::{Error, Result};
+use bytes::Bytes;
+use reverb_core::memory::chunk_buffer;
+use reverb_core::{Buffer, Error, Result};
 use reverb_service::insert::check_size;
 use reverb_service::{Peer, Replay};
 use std::collections::HashMap;
@@ -49,7 +51,7 @@ impl Staged {
                 let read = self.read(segment.inode, chunk.segment_bytes).await;
                 result = read.map_err(|error| error.with_remark(&format!("; chunk {}", chunk.key))).map(|read| {
                     self.client.peer.traffic.receive_bytes.fetch_add(chunk.segment_bytes, Relaxed);
-                    (chunk.data, is_kept) = (read.0.into(), read.1);
+                    (chunk.data, is_kept) = read;
                 });
             }
             if !is_kept {
@@ -69,7 +71,7 @@ impl Staged {
     }
 
     /// Reads the first bytes of a segment. Returns them, and whether the segment stays mapped.
-    async fn read(&mut self, inode: u64, len: u64) -> Result<(Vec<u8>, bool)> {
+    async fn read(&mut self, inode: u64, len: u64) -> Result<(Bytes, bool)> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if let Some(seen) = self.kept.get(&inode) {
             if seen.len() < len {
@@ -106,19 +108,16 @@ impl Drop for Staged {
 }
 
 /// Copies the first bytes of a segment, and lets other tasks run in between.
-async fn copy(seen: &Seen, len: usize) -> Result<Vec<u8>> {
-    let mut data = Vec::new();
-    data.try_reserve_exact(len)
-        .map_err(|_| Error::ResourceExhausted(format!("cannot allocate {len} bytes for data in shared memory")))?;
-    while data.len() < len {
-        let start = data.len();
-        let piece = PIECE_BYTES.min(len - start);
-        seen.copy(start, &mut data.spare_capacity_mut()[..piece]);
-        // SAFETY: so many bytes were written there.
-        unsafe { data.set_len(start + piece) };
+async fn copy(seen: &Seen, len: usize) -> Result<Bytes> {
+    let buffer = chunk_buffer(len).or_else(|| Buffer::try_new(len));
+    let mut data = buffer
+        .ok_or_else(|| Error::ResourceExhausted(format!("cannot allocate {len} bytes for data in shared memory")))?;
+    for start in (0..len).step_by(PIECE_BYTES) {
+        seen.copy(start, &mut data.as_uninit_mut()[start..len.min(start + PIECE_BYTES)]);
         tokio::task::yield_now().await;
     }
-    Ok(data)
+    // SAFETY: all bytes were written.
+    Ok(unsafe { data.into_bytes() })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! The global allocator would call the system for each large chunk separately, and threads wait for each other in these
 //! calls. A [`Block`] of addresses is mapped at once and divided into [`Pages`], one for each chunk. The memory of a
-//! chunk returns to the system when the chunk is dropped, and the addresses of a block with its last chunk.
+//! chunk returns to the system when its pages are dropped, and the addresses of a block with its last pages.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -16,6 +16,9 @@ static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Relaxed)
 }
+
+/// Number of bytes that are faulted ahead at a time. Other threads cannot map memory meanwhile.
+const FAULTED_BYTES: usize = 256 << 10;
 
 /// A range of mapped addresses, unmapped when dropped.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ impl Drop for Mapping {
     }
 }
 
-/// A mapping that is divided into [`Pages`]. Its unused part does not occupy memory.
+/// A mapping that is divided into [`Pages`]. Its unused part occupies memory only after [`Block::fault`].
 #[derive(Debug)]
 pub struct Block {
     mapping: Arc<Mapping>,
@@ -70,13 +73,58 @@ impl Block {
         let start = unsafe { self.mapping.start.add(self.used) };
         self.used += size;
         MAPPED_BYTES.fetch_add(size, Relaxed);
-        let mut pages = Pages { start, len, size, _mapping: self.mapping.clone() };
-        pages.populate();
-        Some(pages)
+        Some(Pages { start, len, size, _mapping: self.mapping.clone() })
+    }
+
+    /// Has the system provide memory for all addresses ahead of need.
+    pub fn fault(&mut self) {
+        assert_eq!(self.used, 0, "pages of the block are in use");
+        for start in (0..self.mapping.len).step_by(FAULTED_BYTES) {
+            // SAFETY: the addresses are in the mapping, and nobody uses them yet.
+            unsafe { fault(self.mapping.start.add(start), FAULTED_BYTES.min(self.mapping.len - start)) };
+        }
+    }
+
+    /// Number of addresses in bytes.
+    pub fn size(&self) -> usize {
+        self.mapping.len
     }
 }
 
-/// Zeroed bytes on separate pages. Their memory returns to the system when they are dropped, even while the rest of the
+impl Drop for Block {
+    fn drop(&mut self) {
+        // Pages in front may stay in use for long. SAFETY: `used` is at most the length of the mapping, and nobody uses what
+        // is behind it.
+        unsafe { give_back(self.mapping.start.add(self.used), self.mapping.len - self.used) };
+    }
+}
+
+/// Has the system provide memory for pages in one call. Page faults at the first write to each of them would take 1.5 times as
+/// long. On a system without this call, they provide the memory.
+///
+/// # Safety
+/// The pages belong to a mapping, and nobody else refers to them.
+unsafe fn fault(start: NonNull<u8>, size: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the caller guarantees it; the call does not change their content.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), size, libc::MADV_POPULATE_WRITE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _untouched = (start, size);
+}
+
+/// Gives the memory of pages back to the system. The addresses stay mapped, and are zero when they are read again: a hole would
+/// split the mapping, and the number of mappings of a process is limited.
+///
+/// # Safety
+/// The pages belong to a mapping, and nobody refers to them.
+unsafe fn give_back(start: NonNull<u8>, size: usize) {
+    // SAFETY: the caller guarantees it.
+    unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_DONTNEED) };
+}
+
+/// Bytes on separate pages, which the system has zeroed. Their memory returns to the system when they are dropped, even while the rest of the
 /// block is in use.
 #[derive(Debug)]
 pub struct Pages {
@@ -94,23 +142,28 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Requests memory for all pages in one call. Page faults at the first write to each page would take 1.5 times as
-    /// long. On a system without this call, page faults provide the memory.
-    fn populate(&mut self) {
-        #[cfg(target_os = "linux")]
-        // SAFETY: this value owns the pages, and the call does not change their content.
-        unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.size, libc::MADV_POPULATE_WRITE);
-        }
+    /// Total size of the pages in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Address of the first byte, of which this value owns [`Pages::size`].
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Has the system provide memory for all pages at once.
+    pub fn fault(&mut self) {
+        // SAFETY: this value owns the pages.
+        unsafe { fault(self.start, self.size) };
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         MAPPED_BYTES.fetch_sub(self.size, Relaxed);
-        // The addresses stay mapped: a hole would split the mapping, and the number of mappings of a process is
-        // limited. SAFETY: this value owns the pages, and no references to them are left.
-        unsafe { libc::madvise(self.start.as_ptr().cast(), self.size, libc::MADV_DONTNEED) };
+        // SAFETY: this value owns the pages, and no references to them are left.
+        unsafe { give_back(self.start, self.size) };
     }
 }
 
