@@ -21,6 +21,9 @@ from reverb.data.spec_text import format_signature
 from reverb.data.tls import ServerTLS
 from reverb.data.tokens import Tokens
 from reverb.item_selectors import Fifo, Lifo, Selector, selector_from_proto
+
+# Log lines need it, also once the process may not open another file.
+from reverb.logging import escaping  # noqa: F401
 from reverb.rate_limiters import RateLimiter
 from reverb.reverb_types import SpecNest, TableInfo, limiter_from_info, table_text
 

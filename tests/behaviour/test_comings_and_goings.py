@@ -206,3 +206,33 @@ def test_a_signal_to_the_command_is_logged(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+FULL_SERVER_PROGRAM = """
+    import resource, reverb
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+    server = reverb.Server([reverb.Table.queue("queue", max_size=1000)], http_port="off")
+    print(server.port, flush=True)
+    server.wait(returns=False)
+"""
+
+
+def test_a_server_that_may_not_open_another_file_logs_why_and_serves_the_others():
+    pytest.importorskip("resource")
+    with program(FULL_SERVER_PROGRAM) as server:
+        address = f"ipv4:127.0.0.1:{server.line()}"
+        clients = []
+
+        def connect_many():
+            for _ in range(60):
+                clients.append(reverb.Client(address))
+                clients[-1].insert(1.0, {"queue": 1.0}, timeout=1)
+
+        with pytest.raises(reverb.DeadlineExceededError):
+            connect_many()
+        clients[0].insert(2.0, {"queue": 1.0}, timeout=PATIENCE_S)
+        assert clients[0].server_info()["queue"].current_size == len(clients)
+        server.process.terminate()
+        logged = server.process.communicate(timeout=PATIENCE_S)[1]
+    assert "cannot accept a connection: Too many open files" in logged
+    assert "Traceback" not in logged
