@@ -240,11 +240,13 @@ tsan: ## ThreadSanitizer over the Rust tests of what waits, with a nightly Rust 
 	RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target $(HOST) --target-dir target/tsan \
 		-p reverb-net --lib --no-fail-fast
 
-soak: $(VENV)/.installed ## A server and clients of each road for an hour: they must not grow; SECONDS=300 make soak
-	PYTHONPATH=tests/behaviour $(BIN)/python tests/soak --seconds $(or $(SECONDS),3600) --record soak.jsonl
+soak: $(VENV)/.installed ## Half an hour of a server and clients of each road: they must not grow or slow down; SECONDS=300 make soak
+	PYTHONPATH=tests/behaviour $(BIN)/python tests/soak --seconds $(or $(SECONDS),1800) --record soak.jsonl
 
-kills: $(VENV)/.installed ## Kill durable servers 500 times, and check what is there after each kill; KILLS=50 make kills
+# Two kills of ends that share memory for five of durable servers.
+kills: $(VENV)/.installed ## Kill durable servers 500 times, and ends that share memory 200 times; check what is left; KILLS=50 make kills
 	$(BIN)/python tests/kills/killed_servers.py --kills $(or $(KILLS),500)
+	$(BIN)/python tests/kills/killed_sharers.py --kills $$(($(or $(KILLS),500) * 2 / 5))
 
 test-all: test test-page $(addprefix test-,$(ELSEWHERE)) ## All tests; those beside TensorFlow, PyTorch and dm-reverb get own environments
 

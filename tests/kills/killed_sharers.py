@@ -332,7 +332,7 @@ def main():
     parser.add_argument("--seed", help="that of an earlier run; any by default")
     parser.add_argument("--record", type=pathlib.Path, default=RECORD)
     arguments = parser.parse_args()
-    kills = arguments.kills // len(arguments.victims)
+    kills = max(1, arguments.kills // len(arguments.victims))
     counts = {victim: run(victim, kills, arguments.seed) for victim in arguments.victims}
     record = {"command": "python tests/kills/killed_sharers.py", "date": time.strftime("%Y-%m-%d"), "counts": counts}
     arguments.record.write_text(json.dumps(record, indent=1) + "\n")

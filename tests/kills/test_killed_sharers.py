@@ -10,7 +10,7 @@ import pytest
 from killed_sharers import VICTIMS, run
 
 # For both victims together.
-NUM_KILLS = int(os.environ.get("REVERB_SHARER_KILLS", "6"))
+NUM_KILLS = int(os.environ.get("REVERB_SHARER_KILLS", "4"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has memory without a name")

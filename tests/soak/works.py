@@ -1,10 +1,12 @@
 """What the processes of a soak do, over and over: each kind of work in a thread of its own, at a moderate rate."""
 
+import collections
 import contextlib
 import itertools
 import json
 import sys
 import threading
+import time
 import traceback
 
 import numpy as np
@@ -13,8 +15,11 @@ import reverb
 from reverb import errors
 from reverb.loaders import NumpyLoader
 
-REPLAY, QUEUE = "replay", "queue"
+REPLAY, QUEUE, LARGE = "replay", "queue", "large"
 OBSERVATION = (64,)
+# Rows of 400 kB, which lie in shared memory on the Unix socket, and the number of them in a round.
+LARGE_ROW = np.zeros(100_000, np.float32)
+LARGE_ROWS = 8
 # Objects that live long are closed and made again after so many rounds.
 ROUNDS_OF_ONE_OBJECT = 50
 REPORT_EVERY_S = 5.0
@@ -26,7 +31,7 @@ _STEP = {"observation": np.zeros(OBSERVATION, np.float32), "reward": np.float32(
 
 
 def tables():
-    """Returns the tables of the server: one with priorities that is full soon, and one that gives each item once."""
+    """Returns the tables of the server: two are full soon, of small and of large rows, and a queue."""
     signature = {
         "observation": reverb.TensorSpec((None, *OBSERVATION), np.float32),
         "reward": reverb.TensorSpec((None,), np.float32),
@@ -41,6 +46,13 @@ def tables():
             signature=signature,
         ),
         reverb.Table.queue(QUEUE, 1000, signature=signature),
+        reverb.Table(
+            LARGE,
+            sampler=reverb.selectors.Uniform(),
+            remover=reverb.selectors.Fifo(),
+            max_size=64,
+            rate_limiter=reverb.rate_limiters.MinSize(1),
+        ),
     ]
 
 
@@ -62,14 +74,15 @@ class Works:
 
     def start(self, *, saves):
         kinds = [(_write, 0.15), (_insert, 0.15), (_learn, 0.1), (_load, 0.03), (_visit, 4.0)]
+        kinds += [(_write_large, 0.3), (_insert_large, 0.3), (_learn_large, 0.2)]
         for kind, pause_s in kinds + [(_save, 10.0)] * saves:
             thread = threading.Thread(target=self._repeat, args=(kind, pause_s), name=kind.__name__)
             self._threads.append(thread)
             thread.start()
 
     def report(self):
-        """Prints how often each kind of work was done, as a line of JSON."""
-        print(json.dumps(self._counts), flush=True)
+        """Prints how often each kind of work was done, and when, as a line of JSON."""
+        print(json.dumps([time.monotonic(), self._counts]), flush=True)
 
     def stop(self):
         self._end.set()
@@ -140,6 +153,32 @@ def _learn(client):
     for number in range(ROUNDS_OF_ONE_OBJECT):
         batch = client.sample_batch(REPLAY, 64, timeout=PATIENCE_S)
         client.update_priorities(REPLAY, batch.info.key, 1.0 + (number + np.arange(len(batch.info.key))) % 5)
+        yield
+
+
+def _write_large(client):
+    with client.trajectory_writer(num_keep_alive_refs=1) as writer:
+        for number in range(ROUNDS_OF_ONE_OBJECT):
+            for _ in range(LARGE_ROWS):
+                writer.append(LARGE_ROW + number)
+                writer.create_item(LARGE, 1.0, writer.history[-1:])
+            writer.flush()
+            yield
+
+
+def _insert_large(client):
+    for number in range(ROUNDS_OF_ONE_OBJECT):
+        client.insert_batch(np.stack([LARGE_ROW + number] * LARGE_ROWS), {LARGE: 1.0})
+        yield
+
+
+def _learn_large(client):
+    """Draws large rows, and keeps each batch until the next but one is here. No row may be torn."""
+    kept = collections.deque(maxlen=2)
+    for _ in range(ROUNDS_OF_ONE_OBJECT):
+        kept.append(client.sample_batch(LARGE, LARGE_ROWS, timeout=PATIENCE_S).data[0])
+        for data in kept:
+            assert (data == data[..., :1]).all(), "a torn row"
         yield
 
 
