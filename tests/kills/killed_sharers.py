@@ -23,6 +23,7 @@ import pathlib
 import random
 import re
 import secrets
+import socket
 import statistics
 import subprocess
 import sys
@@ -76,6 +77,15 @@ def segments(pid):
             if "memfd:reverb" in os.readlink(path):
                 found.setdefault(os.stat(path).st_ino, "fd")
     return found
+
+
+def lasting_port():
+    """Returns a free port that nobody gets who asks for any, as far as the system is set up as usual."""
+    while True:
+        port = random.randrange(10_000, 32_768)
+        # It may be taken.
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def measures_of(pid):
@@ -278,7 +288,7 @@ class ServerKilling(Killing):
         super().__init__(seed)
         self._folder = tempfile.TemporaryDirectory()
         self._notes = Notes(pathlib.Path(self._folder.name, "notes"))
-        self._server = ServerProcess()
+        self._server = ServerProcess(lasting_port())
         self._client = Process("use", self._server.address, self._notes.path)
         self._begun = 0
 

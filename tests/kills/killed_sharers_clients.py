@@ -270,33 +270,44 @@ def check_killed_servers(notes):
         told = Told(notes, source)
         before, last = 0, -1
         for drawn, place, _, numbers in told.reads:
-            assert is_run(numbers), f"{source}: {numbers} were read"
-            if numbers[0] != last + 1:
-                kills = [kill for kill in told.kills if before < kill < place]
-                assert kills, f"{source}: {numbers[0]} came after {last}"
-                counts.update(check_jump(told, source, kills, last, numbers[0]))
-            before, last = drawn, numbers[-1]
+            for number in numbers:
+                if number != last + 1:
+                    counts.update(check_step(told, source, (before, place), last, number))
+                before, last = drawn, number
             counts[f"rows of the {source}"] += len(numbers)
         assert last == told.last(told.begun), f"{source}: {last} came last, {told.last(told.begun)} was begun"
     return counts
 
 
-def check_jump(told, source, kills, last, first):
-    """Checks that rows of a source may go on with `first` after kills, when the last one was `last`. Returns counts.
+def check_step(told, source, between, last, row):
+    """Checks that a row may come after the last one because a server was killed. Returns counts.
 
-    What the servers had in their tables is lost. A writer sends what was not confirmed to the next one; an insert sends
-    nothing again.
+    What the server had in its table is lost. A writer sends what was not confirmed to the next one; an insert sends
+    nothing again. A server may confirm an item before one that was inserted earlier and waited, so what is sent again
+    may have gaps.
+
+    Args:
+      told: What is told of the source.
+      source: The source.
+      between: The places in the notes between which the server may have changed.
+      last: The last row.
+      row: The row after it.
     """
-    lost = first - last - 1
-    later = [rows for place, rows in told.begun if place > kills[-1]]
+    since, place = between
+    kills = [kill for kill in told.kills if kill < place]
+    recent = [kill for kill in kills if kill > since]
+    assert kills if row > last else recent, f"{source}: {row} came after {last}"
+    later = [rows for begun_at, rows in told.begun if begun_at > kills[-1]]
+    lost = row - last - 1
     if source == "inserts":
-        assert lost >= 0, f"{source}: {first} to {last} came twice"
+        assert lost >= 0, f"{source}: {row} to {last} came twice"
         confirmed = [rows for _, rows in told.confirmed]
         later = [rows for rows in later if rows in confirmed]
-        lost = sum(last < row < first for rows in confirmed for row in rows)
+        lost = sum(last < one < row for rows in confirmed for one in rows)
     else:
         confirmed = told.last(told.confirmed, before=kills[-1])
-        assert first > confirmed, f"{source}: {first} came, but rows to {confirmed} were confirmed by servers before"
-    assert first <= later[0][0], f"{source}: {first} came after {last}, but {later[0]} were written after the kill"
-    assert lost <= len(kills) * MOST_LOST, f"{source}: {lost} rows were lost with {len(kills)} servers"
+        assert row > confirmed, f"{source}: {row} came, but rows to {confirmed} were confirmed by servers before"
+    must_come = min((rows[0] for rows in later), default=math.inf)
+    assert row <= must_come, f"{source}: {row} came after {last}, but {must_come} was written after the kill"
+    assert lost <= max(1, len(recent)) * MOST_LOST, f"{source}: {lost} rows were lost with {len(recent)} servers"
     return {"rows that were lost with a server": max(lost, 0), "rows that came again": max(-lost, 0)}
