@@ -53,7 +53,7 @@ LONGEST_S = 0.5
 # The share of kills that do not wait for work.
 EARLY = 0.15
 # By how much the median of the last quarter of a survivor's measures may exceed that of the second one.
-GROWTH = {"memory_mib": 8.0, "descriptors": 2}
+GROWTH = {"memory_mib": 16.0, "descriptors": 2}
 # Fewer kills do not tell whether something grows.
 LEAST_MEASURED = 40
 KEPT_ROWS = 4

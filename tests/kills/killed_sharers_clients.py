@@ -301,7 +301,7 @@ def check_step(told, source, between, last, row):
     lost = row - last - 1
     if source == "inserts":
         assert lost >= 0, f"{source}: {row} to {last} came twice"
-        confirmed = [rows for _, rows in told.confirmed]
+        confirmed = {rows for _, rows in told.confirmed}
         later = [rows for rows in later if rows in confirmed]
         lost = sum(last < one < row for rows in confirmed for one in rows)
     else:
