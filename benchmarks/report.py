@@ -205,15 +205,21 @@ def memory(results):
 def scale(results):
     rows = []
     sizes = list(dict.fromkeys(result["items"] for result in results))
-    for side, road in dict.fromkeys((result["side"], result.get("road")) for result in results):
-        found = [
-            next((r for r in results if (r["side"], r.get("road"), r["items"]) == (side, road, size)), None)
-            for size in sizes
-        ]
-        if any(one and "median_us" in one for one in found):
-            ratio = found[-1].get("times_smallest", "") if found[-1] else ""
-            rows.append([NAMES[side], ROADS.get(road, ""), *(micros(one) for one in found), ratio and f"{ratio:.2f}"])
-    header = ["", "road", *(f"{size:,} items" for size in sizes), "largest / smallest, median of rounds"]
+    cells = {}
+    for result in results:
+        what = result["work"].removeprefix("gather_") if result["side"] == "numpy" else result.get("filled", "")
+        cells.setdefault((result["side"], what, result.get("selector", ""), result.get("road")), {})[
+            result["items"]
+        ] = result
+    for (side, what, selector, road), found in cells.items():
+        if any("median_us" in one for one in found.values()):
+            largest = found.get(sizes[-1], {})
+            ratios = [largest.get("times_smallest", ""), largest.get("times_gather", "")]
+            times = (micros(found.get(size)) for size in sizes)
+            texts = (ratio and f"{ratio:.2f}" for ratio in ratios)
+            rows.append([NAMES[side], what, selector, ROADS.get(road, ""), *times, *texts])
+    header = ["", "filled by", "selector", "road", *(f"{size:,} items" for size in sizes)]
+    header += ["largest / smallest, median of rounds", "largest / gathering the columns"]
     return "### A batch of 256 transitions as the table grows: median, µs (quartiles)\n\n" + table_of(header, rows)
 
 

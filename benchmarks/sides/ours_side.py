@@ -42,10 +42,10 @@ def serve(payload):
     }
 
 
-def serve_empty(max_size):
+def serve_empty(max_size, exponent=None):
     """Starts a server with one empty table of transitions, and returns its addresses."""
     stop()
-    state["server"] = server = reverb.Server(tables=[make_table("in", "transition", max_size)])
+    state["server"] = server = reverb.Server(tables=[make_table("in", "transition", max_size, exponent)])
     return {
         "same_process": f"localhost:{server.port}",
         "unix": f"unix:{server.unix_path}",
@@ -107,9 +107,31 @@ def write(address, count, batch):
             client.insert_batch(rows, {"in": 1.0})
 
 
+def fill(address, count, way):
+    """Inserts transitions in one of the ways of the area `scale`."""
+    if way == "trajectory_writer":
+        call = writing.trajectory_writer(reverb.Client(address), payloads.steps_of("transition", 1000), "in")
+        for _ in range(count // writing.ITEMS):
+            call()
+    else:
+        write(address, count, 1 if way == "insert" else 1000)
+
+
 def bare_gather(count, seconds):
     """Gathers 256 random rows of an array of transitions, which is the cost of memory access alone."""
     rows = np.zeros((count, 35))
     rows[:] = np.arange(35.0)
     random = np.random.default_rng(0)
     return timing.measure(lambda: rows[random.integers(0, count, 256)], seconds, 256)
+
+
+def bare_gather_columns(count, seconds):
+    """Gathers the same rows of an array for each column, as a buffer made of arrays does."""
+    columns = [np.ones((count, *shape), dtype) for shape, dtype in payloads.PAYLOADS["transition"].values()]
+    random = np.random.default_rng(0)
+
+    def gather():
+        indices = random.integers(0, count, 256)
+        return [column[indices] for column in columns]
+
+    return timing.measure(gather, seconds, 256)
