@@ -33,13 +33,13 @@ impl Sums {
         (Sums(starts), before)
     }
 
-    /// Returns the child in which the running sum passes `target`, and the rest of the target in that child, given the
-    /// sum before each child.
+    /// Returns the child in which the running sum passes `target`, and the rest of the target in that child. `starts` has
+    /// the sum before each child. The total is read only for the last child, and the sums for a target beyond it.
     ///
     /// This is never a child of sum 0 while another child has more: the next child starts at the same running sum, so
     /// it is chosen instead, and a target that rounding moved past the end falls to the last child whose sum is not 0.
     #[inline]
-    fn find(&self, starts: &Sums, target: f64) -> (usize, f64) {
+    fn find(starts: &Self, target: f64, total: impl Fn() -> f64, sums: impl Fn() -> Self) -> (usize, f64) {
         // The starts ascend, so those that the target has reached form a run of ones. A mask instead of a loop that
         // ends early, because that end would be mispredicted at every level.
         let mut reached = 0_u32;
@@ -47,7 +47,10 @@ impl Sums {
             reached |= u32::from(start <= target) << index;
         }
         let child = (reached.trailing_ones() as usize).saturating_sub(1) % ARITY;
-        if self.0[child] > 0.0 { (child, target - starts.0[child]) } else { self.last_weighted() }
+        if child == ARITY - 1 && target >= total() {
+            return sums().last_weighted();
+        }
+        (child, target - starts.0[child])
     }
 
     #[cold]
@@ -57,12 +60,32 @@ impl Sums {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Node {
-    sums: Sums,
-    /// The sum before each child, stored for draws, which only look up values here.
-    starts: Sums,
-    total: f64,
+/// The nodes of a level. What draws look up lies apart from what only changes need, since it is read from memory that is often
+/// not cached.
+#[derive(Debug, Default)]
+struct Level {
+    /// The sum before each child.
+    starts: Vec<Sums>,
+    totals: Vec<f64>,
+    sums: Vec<Sums>,
+}
+
+impl Level {
+    fn resize(&mut self, nodes: usize) {
+        self.starts.resize(nodes, Sums::default());
+        self.totals.resize(nodes, 0.0);
+        self.sums.resize(nodes, Sums::default());
+    }
+
+    /// Computes what follows from the sums of a node.
+    fn refresh(&mut self, index: usize) {
+        (self.starts[index], self.totals[index]) = self.sums[index].running();
+    }
+
+    #[inline]
+    fn find(&self, index: usize, target: f64) -> (usize, f64) {
+        Sums::find(&self.starts[index], target, || self.totals[index], || self.sums[index])
+    }
 }
 
 /// A tree with sixteen children for each node, whose leaves hold the weights of sixteen slots each.
@@ -74,7 +97,7 @@ struct Node {
 pub(super) struct SumTree {
     leaves: Vec<Sums>,
     /// The levels from the nodes above the leaves to the root, which is one node. Empty while there is only one leaf.
-    levels: Vec<Vec<Node>>,
+    levels: Vec<Level>,
     total: f64,
     /// Leaves with a weight that the nodes above do not include yet; and for each leaf, whether it is among them.
     changed: Vec<u32>,
@@ -82,13 +105,13 @@ pub(super) struct SumTree {
 }
 
 /// Prefetches the nodes of one level that draws will read next.
-fn prefetch_all<T>(level: &[T], draws: &[(u32, f64)]) {
+fn prefetch_all(level: &[Sums], draws: &[(u32, f64)]) {
     if level.len() <= CACHED_NODES {
         return;
     }
     for &(index, _) in draws {
         let node = (&raw const level[index as usize]).cast::<u8>();
-        (0..size_of::<T>()).step_by(64).for_each(|byte| prefetch(node.wrapping_add(byte)));
+        (0..size_of::<Sums>()).step_by(64).for_each(|byte| prefetch(node.wrapping_add(byte)));
     }
 }
 
@@ -134,16 +157,13 @@ impl SumTree {
             let nodes = &mut above[0];
             for &child in &changed {
                 let child = child as usize;
-                let sum = below.last().map_or_else(|| self.leaves[child].running().1, |nodes| nodes[child].total);
-                nodes[child / ARITY].sums.0[child % ARITY] = sum;
+                let sum = below.last().map_or_else(|| self.leaves[child].running().1, |nodes| nodes.totals[child]);
+                nodes.sums[child / ARITY].0[child % ARITY] = sum;
             }
             changed.iter_mut().for_each(|index| *index /= ARITY as u32);
             changed.dedup();
-            for &index in &changed {
-                let node = &mut nodes[index as usize];
-                (node.starts, node.total) = node.sums.running();
-            }
-            self.total = nodes[0].total;
+            changed.iter().for_each(|&index| nodes.refresh(index as usize));
+            self.total = nodes.totals[0];
         }
         changed.clear();
         self.changed = changed;
@@ -155,13 +175,18 @@ impl SumTree {
     pub(super) fn find(&self, mut target: f64) -> (u32, f64) {
         let mut index = 0;
         for level in self.levels.iter().rev() {
-            let node = &level[index];
-            let (child, rest) = node.sums.find(&node.starts, target);
+            let (child, rest) = level.find(index, target);
             index = index << ARITY_BITS | child;
             target = rest;
         }
+        self.find_slot(index, target)
+    }
+
+    #[inline]
+    fn find_slot(&self, index: usize, target: f64) -> (u32, f64) {
         let leaf = &self.leaves[index];
-        let (child, _) = leaf.find(&leaf.running().0, target);
+        let (starts, total) = leaf.running();
+        let (child, _) = Sums::find(&starts, target, || total, || *leaf);
         ((index << ARITY_BITS | child) as u32, leaf.0[child])
     }
 
@@ -173,29 +198,25 @@ impl SumTree {
         draws.iter_mut().for_each(|(index, _)| *index = 0);
         for number in (0..self.levels.len()).rev() {
             for (index, target) in &mut *draws {
-                let node = &self.levels[number][*index as usize];
-                let (child, rest) = node.sums.find(&node.starts, *target);
+                let (child, rest) = self.levels[number].find(*index as usize, *target);
                 *index = *index << ARITY_BITS | child as u32;
                 *target = rest;
             }
             match number.checked_sub(1) {
-                Some(below) => prefetch_all(&self.levels[below], draws),
+                Some(below) => prefetch_all(&self.levels[below].starts, draws),
                 None => prefetch_all(&self.leaves, draws),
             }
         }
-        for (index, target) in draws {
-            let leaf = &self.leaves[*index as usize];
-            let (child, _) = leaf.find(&leaf.running().0, *target);
-            *index = *index << ARITY_BITS | child as u32;
-            *target = leaf.0[child];
+        for draw in draws {
+            *draw = self.find_slot(draw.0 as usize, draw.1);
         }
     }
 
     /// Size in bytes of the memory that the tree holds.
     pub(super) fn held_bytes(&self) -> usize {
-        let nodes: usize = self.levels.iter().map(Vec::capacity).sum();
+        let nodes: usize = self.levels.iter().map(|level| level.sums.capacity()).sum();
         let changes = self.is_changed.capacity() + self.changed.capacity() * size_of::<u32>();
-        self.leaves.capacity() * size_of::<Sums>() + nodes * size_of::<Node>() + changes
+        self.leaves.capacity() * size_of::<Sums>() + nodes * (2 * size_of::<Sums>() + size_of::<f64>()) + changes
     }
 
     /// Doubles the number of leaves, and adds a level when the root has become two nodes.
@@ -205,19 +226,20 @@ impl SumTree {
         self.is_changed.resize(num_leaves, false);
         let mut nodes = num_leaves.div_ceil(ARITY);
         for level in &mut self.levels {
-            level.resize(nodes, Node::default());
+            level.resize(nodes);
             nodes = nodes.div_ceil(ARITY);
         }
         let below = match self.levels.last() {
-            Some(top) => top.len(),
+            Some(top) => top.sums.len(),
             None => num_leaves,
         };
         if below > 1 {
             // All existing leaves lie below the first child.
-            let mut root = Node { total: self.total, ..Node::default() };
-            root.sums.0[0] = self.total;
-            (root.starts, _) = root.sums.running();
-            self.levels.push(vec![root]);
+            let mut root = Level::default();
+            root.resize(1);
+            root.sums[0].0[0] = self.total;
+            root.refresh(0);
+            self.levels.push(root);
         }
     }
 }
