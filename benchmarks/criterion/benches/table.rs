@@ -28,7 +28,7 @@ fn rows(count: usize) -> Vec<NewItem> {
         takes_largest: false,
         others: None,
         times_sampled: 0,
-        trajectory: Trajectory::Rows { chunk: chunk.clone(), offset: row, length: 1 },
+        trajectory: Trajectory::Rows { chunk: chunk.clone(), offset: row, length: 1, squeeze: false },
     };
     (0..count as u32).map(item).collect()
 }

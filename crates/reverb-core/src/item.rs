@@ -47,13 +47,17 @@ impl From<f64> for NewPriority {
 }
 
 impl NewItem {
-    /// Whether both items have the same number of rows of the same chunk, and the same number of draws so far.
+    /// Whether both items have the same number of rows of the same chunk, of one form, and the same number of draws so far.
     pub(crate) fn is_like(&self, other: &NewItem) -> bool {
         match (&self.trajectory, &other.trajectory) {
             (
-                Trajectory::Rows { chunk: a, length: rows, .. },
-                Trajectory::Rows { chunk: b, length: other_rows, .. },
-            ) => Arc::ptr_eq(a, b) && rows == other_rows && self.times_sampled == other.times_sampled,
+                Trajectory::Rows { chunk: a, length: rows, squeeze, .. },
+                Trajectory::Rows { chunk: b, length: other_rows, squeeze: other_squeeze, .. },
+            ) => {
+                Arc::ptr_eq(a, b)
+                    && (rows, squeeze) == (other_rows, other_squeeze)
+                    && self.times_sampled == other.times_sampled
+            }
             _ => false,
         }
     }

@@ -32,7 +32,7 @@ impl UsedRows {
             }
         };
         match trajectory {
-            Trajectory::Rows { chunk, offset, length } => add(chunk, *offset, *length),
+            Trajectory::Rows { chunk, offset, length, .. } => add(chunk, *offset, *length),
             Trajectory::Columns(columns) => {
                 for slice in columns.iter().flat_map(|column| &column.slices) {
                     add(&slice.chunk, slice.offset, slice.length);
@@ -87,9 +87,9 @@ impl MovedRows {
     /// The same data, taken from the copies; `None` if no chunk of it has a copy with all the rows.
     pub fn rewrite(&self, trajectory: &Trajectory) -> Option<Trajectory> {
         match trajectory {
-            Trajectory::Rows { chunk, offset, length } => {
-                let (chunk, offset) = self.place(chunk, *offset, *length)?;
-                Some(Trajectory::Rows { chunk, offset, length: *length })
+            &Trajectory::Rows { ref chunk, offset, length, squeeze } => {
+                let (chunk, offset) = self.place(chunk, offset, length)?;
+                Some(Trajectory::Rows { chunk, offset, length, squeeze })
             }
             Trajectory::Columns(columns) => {
                 let mut any = false;

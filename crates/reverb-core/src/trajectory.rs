@@ -45,7 +45,8 @@ impl TrajectoryColumn {
 /// The data of an item. Cloning it clones references, not data.
 #[derive(Debug, Clone)]
 pub enum Trajectory {
-    /// The same rows of every column of one chunk. This is what `insert` makes, and by far the most common case.
+    /// The same rows of every column of one chunk. This is what `insert` and most writers make, and by far the most common
+    /// case.
     Rows {
         /// The chunk.
         chunk: Arc<Chunk>,
@@ -53,6 +54,8 @@ pub enum Trajectory {
         offset: u32,
         /// Number of rows, at least 1.
         length: u32,
+        /// Whether the time axis, of length 1, is dropped in all columns.
+        squeeze: bool,
     },
     /// Any slices of any chunks.
     Columns(Arc<[TrajectoryColumn]>),
@@ -84,7 +87,16 @@ impl Trajectory {
     /// [`Error::InvalidArgument`] if there are no columns or no rows, or the rows are not in the chunk.
     pub fn rows(chunk: Arc<Chunk>, offset: u32, length: u32) -> Result<Self> {
         Self::check_rows(&chunk, offset, length)?;
-        Ok(Self::Rows { chunk, offset, length })
+        Ok(Self::Rows { chunk, offset, length, squeeze: false })
+    }
+
+    /// Creates a trajectory of one row of all columns of a chunk, without a time axis.
+    ///
+    /// # Errors
+    /// Those of [`Trajectory::rows`].
+    pub fn squeezed_row(chunk: Arc<Chunk>, offset: u32) -> Result<Self> {
+        Self::check_rows(&chunk, offset, 1)?;
+        Ok(Self::Rows { chunk, offset, length: 1, squeeze: true })
     }
 
     /// Checks what [`Trajectory::rows`] would make.
@@ -98,7 +110,8 @@ impl Trajectory {
         check_rows(chunk, offset, length)
     }
 
-    /// Creates a trajectory of slices of any chunks. Checks that a reader can concatenate the slices of every column.
+    /// Creates a trajectory of slices of any chunks, in the short form if they are the same rows of all columns of one chunk.
+    /// Checks that a reader can concatenate the slices of every column.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`], naming the column, if there are no columns, or more than [`MAX_ITEM_SLICES`] with
@@ -113,6 +126,11 @@ impl Trajectory {
             return Err(Error::invalid(format!(
                 "an item has {slices} columns and slices of chunks, and may have {MAX_ITEM_SLICES}; use longer chunks"
             )));
+        }
+        if let Some((slice, squeeze)) = common_rows(&columns) {
+            let &Slice { ref chunk, offset, length, .. } = slice;
+            Self::check_rows(chunk, offset, length)?;
+            return Ok(Self::Rows { chunk: chunk.clone(), offset, length, squeeze });
         }
         for (index, column) in columns.iter().enumerate() {
             check_column(column).map_err(|error| Error::invalid(format!("Error in column {index}: {error}")))?;
@@ -131,8 +149,8 @@ impl Trajectory {
     /// Column `index`, which must exist.
     pub fn column(&self, index: usize) -> ColumnView<'_> {
         match self {
-            Self::Rows { chunk, offset, length } => {
-                ColumnView::One { chunk, column: index as u32, offset: *offset, length: *length, squeeze: false }
+            &Self::Rows { ref chunk, offset, length, squeeze } => {
+                ColumnView::One { chunk, column: index as u32, offset, length, squeeze }
             }
             Self::Columns(columns) => match &columns[index] {
                 TrajectoryColumn { slices, squeeze } if slices.len() == 1 => {
@@ -160,9 +178,9 @@ impl Trajectory {
 
     fn own_column(&self, index: usize) -> Option<TrajectoryColumn> {
         match self {
-            Self::Rows { chunk, offset, length } if index < chunk.columns().len() => {
-                let slice = Slice { chunk: chunk.clone(), column: index as u32, offset: *offset, length: *length };
-                Some(TrajectoryColumn { slices: smallvec::smallvec![slice], squeeze: false })
+            &Self::Rows { ref chunk, offset, length, squeeze } if index < chunk.columns().len() => {
+                let slice = Slice { chunk: chunk.clone(), column: index as u32, offset, length };
+                Some(TrajectoryColumn { slices: smallvec::smallvec![slice], squeeze })
             }
             Self::Rows { .. } => None,
             Self::Columns(columns) => columns.get(index).cloned(),
@@ -233,6 +251,28 @@ impl Trajectory {
                 .map(|slice| slice_bytes(&slice.chunk, slice.column as usize, slice.length))
                 .sum(),
         }
+    }
+}
+
+/// Returns a slice with the rows of all columns, and whether all are squeezed, if they are the same rows of all columns of one
+/// chunk.
+fn common_rows(columns: &[TrajectoryColumn]) -> Option<(&Slice, bool)> {
+    let (first, squeeze) = only_slice(columns.first()?)?;
+    let is_same = |(index, column): (usize, &TrajectoryColumn)| {
+        only_slice(column).is_some_and(|(slice, squeezed)| {
+            slice.column as usize == index
+                && Arc::ptr_eq(&slice.chunk, &first.chunk)
+                && (slice.offset, slice.length, squeezed) == (first.offset, first.length, squeeze)
+        })
+    };
+    let are_common = first.chunk.columns().len() == columns.len() && !(squeeze && first.length > 1);
+    (are_common && columns.iter().enumerate().all(is_same)).then_some((first, squeeze))
+}
+
+fn only_slice(column: &TrajectoryColumn) -> Option<(&Slice, bool)> {
+    match &column.slices[..] {
+        [slice] => Some((slice, column.squeeze)),
+        _ => None,
     }
 }
 
@@ -309,5 +349,56 @@ mod tests {
         assert!(columns(MAX_ITEM_SLICES - 1).is_ok());
         let error = columns(MAX_ITEM_SLICES).unwrap_err();
         assert!(matches!(&error, Error::InvalidArgument(reason) if reason.contains("4194305")), "{error}");
+    }
+
+    /// A trajectory of a column for each slice of a chunk of three rows and two columns: column, offset, length, squeeze.
+    fn of(slices: &[(u32, u32, u32, bool)]) -> Result<Trajectory> {
+        let columns = [(DType::UInt8, smallvec::smallvec![], 0), (DType::Int32, smallvec::smallvec![2], 0)];
+        let layout = Arc::new(Layout::new(3, columns).unwrap());
+        let data = vec![0; layout.size_bytes].into();
+        let chunk = Arc::new(Chunk::new(1, EpisodeIds::Same(1), StepRange::default(), layout, data).unwrap());
+        let column = |&(column, offset, length, squeeze): &(u32, u32, u32, bool)| TrajectoryColumn {
+            slices: smallvec::smallvec![Slice { chunk: chunk.clone(), column, offset, length }],
+            squeeze,
+        };
+        Trajectory::columns(slices.iter().map(column).collect())
+    }
+
+    #[test]
+    fn the_same_rows_of_all_columns_take_the_short_form() {
+        for rows in [(0, 3, false), (1, 2, false), (2, 1, false), (2, 1, true)] {
+            let (first, count, squeezed) = rows;
+            let whole = of(&[(0, first, count, squeezed), (1, first, count, squeezed)]).unwrap();
+            let Trajectory::Rows { offset, length, squeeze, .. } = &whole else { panic!("{rows:?}: {whole:?}") };
+            assert_eq!((*offset, *length, *squeeze), rows);
+            for index in 0..2 {
+                let ColumnView::One { column, offset, length, squeeze, .. } = whole.column(index) else { panic!() };
+                assert_eq!((column, (offset, length, squeeze)), (index as u32, rows));
+            }
+            let Some(Trajectory::Columns(alone)) = whole.only_column(1) else { panic!() };
+            assert_eq!((alone[0].squeeze, alone[0].length()), (squeezed, count as usize));
+        }
+        for columns in [
+            [(0, 1, 1, false), (1, 1, 1, true)],
+            [(0, 1, 1, true), (1, 2, 1, true)],
+            [(1, 1, 1, true), (0, 1, 1, true)],
+            [(0, 0, 2, false), (1, 0, 3, false)],
+        ] {
+            assert!(matches!(of(&columns).unwrap(), Trajectory::Columns(_)), "{columns:?}");
+        }
+        assert!(matches!(of(&[(0, 0, 1, true)]).unwrap(), Trajectory::Columns(_)), "one of two columns");
+    }
+
+    #[test]
+    fn the_short_form_is_checked_like_the_long_one() {
+        for (columns, reason) in [
+            ([(0, 2, 2, false), (1, 2, 2, false)], "Cannot slice (2, 4)"),
+            ([(0, 3, 1, true), (1, 3, 1, true)], "Cannot slice (3, 4)"),
+            ([(0, 0, 0, false), (1, 0, 0, false)], "must not be empty"),
+            ([(0, 0, 2, true), (1, 0, 2, true)], "exactly one row when squeeze is set but got 2"),
+        ] {
+            let error = of(&columns).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 }

@@ -149,9 +149,9 @@ impl ItemEncoder {
         mut place: impl FnMut(&Arc<Chunk>) -> (ChunkKey, u32),
     ) -> Result<()> {
         match trajectory {
-            Trajectory::Rows { chunk, offset, length } => {
+            &Trajectory::Rows { ref chunk, offset, length, squeeze } => {
                 let (key, first) = place(chunk);
-                self.put_rows(key, chunk.columns().len(), offset - first, *length)?;
+                self.put_rows(key, chunk.columns().len(), (offset - first, length), squeeze)?;
             }
             Trajectory::Columns(columns) => {
                 self.trajectory.clear();
@@ -180,16 +180,17 @@ impl ItemEncoder {
         (chunk, columns, rows): (ChunkKey, usize, u32),
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.put_rows(chunk, columns, 0, rows)?;
+        self.put_rows(chunk, columns, (0, rows), false)?;
         self.put_item(&ItemHead { key, table, priority, times_sampled: 0, inserted_at: 0 }, out);
         Ok(())
     }
 
-    fn put_rows(&mut self, chunk: ChunkKey, columns: usize, offset: u32, length: u32) -> Result<()> {
+    fn put_rows(&mut self, chunk: ChunkKey, columns: usize, rows: (u32, u32), squeeze: bool) -> Result<()> {
         self.trajectory.clear();
         for index in 0..columns {
             self.column.clear();
-            self.put_slice(chunk, offset, length, index as u32)?;
+            self.put_slice(chunk, rows.0, rows.1, index as u32)?;
+            put_number(&mut self.column, 2, u64::from(squeeze));
             put_bytes(&mut self.trajectory, 1, &self.column);
         }
         Ok(())
@@ -324,7 +325,7 @@ impl<'a> ItemMessage<'a> {
         if columns.as_ref().is_ok_and(is_empty) {
             return Err(Error::invalid("Item trajectory must not be empty."));
         }
-        let trajectory = columns.and_then(simplify).map_err(|error| match error {
+        let trajectory = columns.and_then(Trajectory::columns).map_err(|error| match error {
             Error::DataLoss(reason) | Error::InvalidArgument(reason) => {
                 Error::invalid(format!("item {} of table `{}`: {reason}", self.key, self.table))
             }
@@ -336,7 +337,9 @@ impl<'a> ItemMessage<'a> {
 
     fn trajectory(&self, chunks: &mut impl FindChunk) -> Result<Trajectory> {
         let trajectory = match (self.trajectory, self.old_range) {
-            (Some(trajectory), None) if self.old_keys.is_empty() => simplify(read_columns(trajectory, chunks)?)?,
+            (Some(trajectory), None) if self.old_keys.is_empty() => {
+                Trajectory::columns(read_columns(trajectory, chunks)?)?
+            }
             (None, range) if !self.old_keys.is_empty() => self.old_trajectory(range.unwrap_or_default(), chunks)?,
             (None, _) => return Err(Error::DataLoss("the trajectory is missing".into())),
             _ => return Err(Error::DataLoss("it has both `flat_trajectory` and the deprecated fields".into())),
@@ -386,7 +389,7 @@ impl<'a> ItemMessage<'a> {
                 .collect(),
             squeeze: false,
         };
-        simplify((0..num_columns).map(column).collect())
+        Trajectory::columns((0..num_columns).map(column).collect())
     }
 }
 
@@ -452,20 +455,4 @@ fn read_slice(message: &[u8], chunks: &mut impl FindChunk) -> Result<Slice> {
 
 fn as_row(number: u64) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::DataLoss(format!("{number} is not a valid number of a row or column")))
-}
-
-/// Makes a trajectory of columns. Uses the short form if they are the same rows of all columns of one chunk.
-fn simplify(columns: Vec<TrajectoryColumn>) -> Result<Trajectory> {
-    if let Some([Slice { chunk, offset, length, .. }]) = columns.first().map(|column| &column.slices[..])
-        && chunk.columns().len() == columns.len()
-        && columns.iter().enumerate().all(|(index, column)| {
-            !column.squeeze
-                && matches!(&column.slices[..], [slice] if slice.column as usize == index
-                    && Arc::ptr_eq(&slice.chunk, chunk)
-                    && (slice.offset, slice.length) == (*offset, *length))
-        })
-    {
-        return Trajectory::rows(chunk.clone(), *offset, *length);
-    }
-    Trajectory::columns(columns)
 }

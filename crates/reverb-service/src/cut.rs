@@ -45,7 +45,7 @@ pub fn cut_to_fit(groups: &mut [InsertGroup]) -> Result<()> {
 /// Returns the chunk and the row of an item of one row, if the chunk is a batch above the limit.
 fn row_to_cut(trajectory: &Trajectory, limit: u64) -> Option<(&Arc<Chunk>, u32)> {
     match trajectory {
-        Trajectory::Rows { chunk, offset, length: 1 }
+        Trajectory::Rows { chunk, offset, length: 1, squeeze: false }
             if chunk.size_bytes() as u64 > limit
                 && chunk.rows() > 1
                 // Our clients do not compress batches. A compressed batch is inserted whole or refused.
@@ -73,7 +73,7 @@ fn cut(batch: &Chunk, moved: &mut RowPlaces, limit: u64) -> Result<()> {
         if next_bytes.is_none_or(|next| size_bytes + next > limit) {
             let chunk = Arc::new(keep_rows_encoded(batch, &rows, &mut scratch)?);
             for (offset, place) in (0..).zip(pending.drain(..)) {
-                *place = Some(Trajectory::Rows { chunk: chunk.clone(), offset, length: 1 });
+                *place = Some(Trajectory::Rows { chunk: chunk.clone(), offset, length: 1, squeeze: false });
             }
             rows.clear();
             size_bytes = 0;

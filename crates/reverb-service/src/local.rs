@@ -149,7 +149,7 @@ fn insert_at_once(replay: &Replay, insert: &RowInsert, client: u64) -> Result<(V
             takes_largest: priorities.take_largest,
             others: None,
             times_sampled: 0,
-            trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item },
+            trajectory: Trajectory::Rows { chunk: chunk.clone(), offset, length: insert.rows_per_item, squeeze: false },
         };
         let named = (0..).zip(&keys);
         let items = match insert.more.is_empty() {

@@ -18,8 +18,10 @@ pub(super) fn has_open_rows(items: &[Drawn]) -> std::result::Result<bool, (usize
     let (first, mut has_open) = (&first.trajectory, false);
     for (index, item) in items.iter().enumerate().skip(1) {
         let item = &item.trajectory;
-        if let (Trajectory::Rows { chunk: a, .. }, Trajectory::Rows { chunk: b, .. }) = (first, item)
+        if let (Trajectory::Rows { chunk: a, squeeze, .. }, Trajectory::Rows { chunk: b, squeeze: other, .. }) =
+            (first, item)
             && Arc::ptr_eq(a.layout(), b.layout())
+            && squeeze == other
         {
             continue;
         }

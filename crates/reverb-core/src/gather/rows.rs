@@ -31,14 +31,16 @@ pub(super) enum Uniformity {
 
 impl Uniformity {
     pub(super) fn of(items: &[Drawn]) -> Self {
-        let Some(Trajectory::Rows { chunk: first, length: expected, .. }) = items.first().map(|item| &item.trajectory)
+        let Some(&Trajectory::Rows { chunk: ref first, length, squeeze, .. }) =
+            items.first().map(|item| &item.trajectory)
         else {
             return Self::Mixed;
         };
+        let expected = (length, squeeze);
         let mut same_layout = true;
         for item in items {
             match &item.trajectory {
-                Trajectory::Rows { chunk, length, .. } if length == expected => {
+                &Trajectory::Rows { ref chunk, length, squeeze, .. } if (length, squeeze) == expected => {
                     same_layout &= Arc::ptr_eq(chunk.layout(), first.layout());
                 }
                 _ => return Self::Mixed,
@@ -54,28 +56,31 @@ pub(crate) struct ReadableRows<'a> {
     columns: &'a [Column],
     first: usize,
     pub(super) length: usize,
+    /// Whether the time axis, of length 1, is dropped.
+    pub(super) squeeze: bool,
 }
 
 impl<'a> ReadableRows<'a> {
     /// Returns the rows of an item; `None` unless it is rows of one chunk that can be read directly.
     #[inline]
     pub(crate) fn of(trajectory: &'a Trajectory) -> Option<Self> {
-        let Trajectory::Rows { chunk, offset, length } = trajectory else { return None };
+        let &Trajectory::Rows { ref chunk, offset, length, squeeze } = trajectory else { return None };
         // Other chunks are read through their view, and this function must not unpack one.
-        if !chunk.is_readable(*length) || chunk.is_packed() {
+        if !chunk.is_readable(length) || chunk.is_packed() {
             return None;
         }
-        Some(Self { data: chunk.data(), columns: chunk.columns(), first: *offset as usize, length: *length as usize })
+        let (first, length) = (offset as usize, length as usize);
+        Some(Self { data: chunk.data(), columns: chunk.columns(), first, length, squeeze })
     }
 
     pub(super) fn columns(&self) -> &'a [Column] {
         self.columns
     }
 
-    /// Whether both are the same number of rows, of chunks with one layout.
+    /// Whether both are the same number of rows, of chunks with one layout, with a time axis or without.
     #[inline]
     pub(crate) fn has_same_layout(&self, other: &Self) -> bool {
-        std::ptr::eq(self.columns, other.columns) && self.length == other.length
+        std::ptr::eq(self.columns, other.columns) && (self.length, self.squeeze) == (other.length, other.squeeze)
     }
 
     /// Size of all columns in bytes; `None` if a column holds strings.

@@ -12,10 +12,10 @@ pub(crate) fn copy_batch(
     used: Option<BatchLayout>,
 ) -> Option<(BatchLayout, Buffer)> {
     let first = rows.first()?;
-    let time = (first.length, !(squeeze_time && first.length == 1));
+    let time = (first.length, !(first.squeeze || squeeze_time && first.length == 1));
     let is_same = |(column, used): (&Column, &BatchColumn)| {
         let shape = || batch_shape(rows.len(), time, column).eq(used.shape.iter().copied());
-        column.dtype == used.dtype && used.row_lengths.is_none() && !used.squeezed && shape()
+        column.dtype == used.dtype && used.row_lengths.is_none() && used.squeezed == first.squeeze && shape()
     };
     let fits = |used: &BatchLayout| {
         used.columns.len() == first.columns().len() && first.columns().iter().zip(&used.columns).all(is_same)
@@ -27,7 +27,7 @@ pub(crate) fn copy_batch(
             shape,
             row_lengths: None,
             has_open_rows: false,
-            squeezed: false,
+            squeezed: first.squeeze,
             offset: 0,
             size_bytes: 0,
         }

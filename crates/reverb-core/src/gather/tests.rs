@@ -89,6 +89,29 @@ fn the_visits_of_one_item_of_many_slices_grow_with_its_slices() {
     assert!(pieces > 1000 && visits <= most_visits(ROWS, pieces), "{visits} visits in {pieces} pieces");
 }
 
+#[test]
+fn rows_without_a_time_axis_are_stacked_like_others() {
+    let chunk = chunk();
+    let squeezed = || (0..5).map(|row| Trajectory::squeezed_row(chunk.clone(), row).unwrap());
+    let whole = |items: Vec<Drawn>| {
+        let mut gatherer = Gatherer::new(items, false).unwrap();
+        let columns = gatherer.layout().columns.clone();
+        // SAFETY: the batch is gathered completely.
+        (columns, unsafe { gatherer.gather().to_vec() })
+    };
+    let (columns, bytes) = whole(drawn(squeezed()));
+    let (others, same) = whole(drawn((0..5).map(|row| Trajectory::rows(chunk.clone(), row, 1).unwrap())));
+    assert_eq!(bytes, same);
+    for (column, other) in columns.iter().zip(&others) {
+        assert!(column.squeezed && !other.squeezed);
+        assert_eq!([&[5, 1][..], &column.shape[1..]].concat(), other.shape[..]);
+    }
+    let mixed: Vec<_> = squeezed().chain([Trajectory::rows(chunk.clone(), 5, 1).unwrap()]).collect();
+    let mismatch = Gatherer::new(drawn(mixed.into_iter()), false).unwrap_err();
+    assert_eq!(mismatch.index, 5);
+    assert!(mismatch.reason.contains("has a time axis in only one of this item and the first item"));
+}
+
 /// An item of one step: `length` pairs of bytes, and as many empty strings.
 fn open_row(length: usize) -> Trajectory {
     let text = encode_strings((0..length).map(|_| &b""[..])).unwrap();

@@ -86,8 +86,8 @@ impl Table {
 fn is_same(a: &Trajectory, b: &Trajectory) -> bool {
     match (a, b) {
         (
-            Trajectory::Rows { chunk, offset, length },
-            Trajectory::Rows { chunk: other, offset: other_offset, length: other_length },
+            Trajectory::Rows { chunk, offset, length, .. },
+            Trajectory::Rows { chunk: other, offset: other_offset, length: other_length, .. },
         ) => Arc::ptr_eq(chunk, other) && (offset, length) == (other_offset, other_length),
         (Trajectory::Columns(columns), Trajectory::Columns(other)) => Arc::ptr_eq(columns, other),
         _ => false,

@@ -68,10 +68,10 @@ impl TableConfig {
     pub fn check_signature(&self, trajectory: &Trajectory) -> Result<()> {
         let Some(signature) = &self.signature else { return Ok(()) };
         match trajectory {
-            Trajectory::Rows { chunk, length, .. } => {
+            Trajectory::Rows { chunk, length, squeeze: false, .. } => {
                 signature.check_rows(&self.name, chunk.columns(), *length as usize)
             }
-            Trajectory::Columns(_) => signature.check_trajectory(&self.name, trajectory),
+            _ => signature.check_trajectory(&self.name, trajectory),
         }
     }
 

@@ -216,8 +216,8 @@ impl Table {
             });
         };
         match &item.trajectory {
-            Trajectory::Rows { chunk, offset, length } => {
-                write(Trajectory::Rows { chunk: chunk.clone(), offset: *offset, length: *length });
+            &Trajectory::Rows { ref chunk, offset, length, squeeze } => {
+                write(Trajectory::Rows { chunk: chunk.clone(), offset, length, squeeze });
             }
             columns @ Trajectory::Columns(_) => write(columns.clone()),
         }

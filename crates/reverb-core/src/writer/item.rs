@@ -76,11 +76,12 @@ impl WriterItem {
             .filter(move |chunk| std::mem::replace(&mut last, Arc::as_ptr(chunk)) != Arc::as_ptr(chunk))
     }
 
-    /// The rows, if the item consists of the same rows of all columns of one chunk, in order and with their time axis.
-    pub fn rows(&self) -> Option<(&Arc<WriterChunk>, u32, u32)> {
-        let first = self.columns[0].runs.first()?;
+    /// The chunk, the first row and the number of rows, and whether the time axis is dropped, if the item consists of the same
+    /// rows of all columns of one chunk, in order.
+    pub fn rows(&self) -> Option<(&Arc<WriterChunk>, u32, u32, bool)> {
+        let (first, squeeze) = (self.columns[0].runs.first()?, self.columns[0].squeeze);
         let same = |(index, column): (usize, &Selection)| {
-            column.runs.len() == 1 && !column.squeeze && {
+            column.runs.len() == 1 && column.squeeze == squeeze && {
                 let run = &column.runs[0];
                 Arc::ptr_eq(&run.chunk, &first.chunk)
                     && run.index as usize == index
@@ -88,7 +89,7 @@ impl WriterItem {
             }
         };
         let whole = first.chunk.template.ids.len() == self.columns.len() && self.columns.iter().enumerate().all(same);
-        whole.then_some((&first.chunk, first.offset, first.length))
+        whole.then_some((&first.chunk, first.offset, first.length, squeeze))
     }
 
     /// Returns the data for the table. All chunks must be closed.
@@ -96,8 +97,13 @@ impl WriterItem {
     /// # Errors
     /// If a chunk is open and cannot be closed.
     pub fn trajectory(&self) -> Result<Trajectory> {
-        if let Some((chunk, offset, length)) = self.rows() {
-            return Trajectory::rows(chunk.close()?, offset, length);
+        if let Some((chunk, offset, length, squeeze)) = self.rows() {
+            let chunk = chunk.close()?;
+            return if squeeze {
+                Trajectory::squeezed_row(chunk, offset)
+            } else {
+                Trajectory::rows(chunk, offset, length)
+            };
         }
         // Consecutive runs mostly share a chunk.
         let mut last: Option<(&Arc<WriterChunk>, Arc<Chunk>)> = None;

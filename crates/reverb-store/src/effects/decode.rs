@@ -160,8 +160,10 @@ impl EffectDecoder {
         let (inserted_at, times_sampled) = (read_time(input)?, read_times(input)?);
         let trajectory = if kind == PUT_ROWS {
             let chunk = self.chunks.read_reference(input)?.clone();
-            let (offset, length) = read_range(input)?;
-            Trajectory::rows(chunk, offset, length)
+            match read_range(input)? {
+                (offset, 0) => Trajectory::squeezed_row(chunk, offset),
+                (offset, length) => Trajectory::rows(chunk, offset, length),
+            }
         } else {
             Trajectory::columns(self.read_columns(input)?)
         };

@@ -113,13 +113,13 @@ impl EffectEncoder {
     fn put_item(&mut self, payload: &mut Payload, item: &ItemView) -> Result<()> {
         self.chunks.begin_item(payload);
         match &item.trajectory {
-            Trajectory::Rows { chunk, offset, length } => {
+            &Trajectory::Rows { ref chunk, offset, length, squeeze } => {
                 let number = self.chunks.put(payload, chunk)?;
                 let out = payload.own();
                 put_fields(out, PUT_ROWS, item);
                 put_varint(out, self.chunks.distance(number));
-                put_varint(out, (*offset).into());
-                put_varint(out, (*length).into());
+                put_varint(out, offset.into());
+                put_varint(out, if squeeze { 0 } else { length.into() });
                 Ok(())
             }
             Trajectory::Columns(columns) => self.put_columns(payload, item, columns),

@@ -10,7 +10,7 @@
 //! | [`FIRST_OF`], [`EFFECTS_OF`] | index of a table |
 //! | [`CHUNK`] | flags, slot of the layout (a byte each); the layout if it is new; key, episode; signed first step, signed number of steps to the last; number of bytes of the data, the data |
 //! | [`WRITER`] | writer |
-//! | [`PUT_ROWS`] | item; chunk, first row, number of rows |
+//! | [`PUT_ROWS`] | item; chunk, first row, number of rows; 0 is one row that is squeezed |
 //! | [`PUT_COLUMNS`] | item; number of columns, each: twice the number of slices, plus 1 if it is squeezed; each slice: chunk, column, first row, number of rows |
 //! | [`GONE`] | key, time of the insert, reason (a byte) |
 //! | [`BACK`] | key, time of the insert |

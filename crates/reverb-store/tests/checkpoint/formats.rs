@@ -179,7 +179,7 @@ fn old_forms_are_loaded() {
             .map(|item| {
                 let mut bytes = Vec::new();
                 match item.trajectory {
-                    reverb_core::Trajectory::Rows { chunk, offset, length } => {
+                    reverb_core::Trajectory::Rows { chunk, offset, length, .. } => {
                         bytes.extend_from_slice(chunk.rows_of(0, offset, length));
                     }
                     reverb_core::Trajectory::Columns(columns) => {

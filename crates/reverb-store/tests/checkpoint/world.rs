@@ -202,8 +202,8 @@ pub fn contents(table: &TableHandle) -> Contents {
 fn describe(trajectory: &Trajectory) -> String {
     let columns: Vec<String> = (0..trajectory.num_columns())
         .map(|index| match trajectory {
-            Trajectory::Rows { chunk, offset, length } => {
-                format!("{:?} {:?}", chunk.rows_of(index, *offset, *length), chunk.episodes)
+            Trajectory::Rows { chunk, offset, length, squeeze } => {
+                format!("{squeeze} {:?} {:?}", chunk.rows_of(index, *offset, *length), chunk.episodes)
             }
             Trajectory::Columns(columns) => {
                 let column = &columns[index];

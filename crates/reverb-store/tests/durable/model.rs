@@ -140,7 +140,7 @@ pub fn contents_of(server: &Server, table: usize) -> Contents {
     let handle = &server.tables[table];
     let snapshot = snapshot_all(std::slice::from_ref(handle)).remove(0);
     let items = snapshot.items().map(|item| {
-        let Trajectory::Rows { chunk, offset, length } = &item.trajectory else { panic!("rows were inserted") };
+        let Trajectory::Rows { chunk, offset, length, .. } = &item.trajectory else { panic!("rows were inserted") };
         assert_eq!(chunk.rows_of(0, *offset, *length), (item.key as i64).to_le_bytes(), "the content is the key");
         (item.key, item.priority, if table >= THRICE - 1 { item.times_sampled } else { 0 })
     });

@@ -36,7 +36,9 @@ pub fn show_effect(effect: &Effect) -> String {
 
 fn show_trajectory(trajectory: &Trajectory) -> String {
     match trajectory {
-        Trajectory::Rows { chunk, offset, length } => format!("rows {offset} {length} of {}", show_chunk(chunk)),
+        Trajectory::Rows { chunk, offset, length, squeeze } => {
+            format!("rows {offset} {length} {squeeze} of {}", show_chunk(chunk))
+        }
         Trajectory::Columns(columns) => {
             let column = |TrajectoryColumn { slices, squeeze }: &TrajectoryColumn| {
                 let slice = |Slice { chunk, column, offset, length }: &Slice| {

@@ -63,7 +63,8 @@ fn an_epoch_has_a_chunk_once_and_needs_no_other_epoch() {
 fn with_older_chunk(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let at = frame.len() - 3;
-    assert_eq!(frame[at..], [0, 0, 1]);
+    // The chunk, the row, and that it is squeezed.
+    assert_eq!(frame[at..], [0, 0, 0]);
     frame[at] = 1;
     frame
 }

@@ -79,9 +79,11 @@ pub fn transition_layout() -> Arc<Layout> {
     Arc::new(layout)
 }
 
-/// A put of the first row of a chunk.
+/// A put of the first row of a chunk, for every second key without its time axis.
 pub fn put(key: u64, chunk: &Arc<Chunk>) -> Effect {
-    let trajectory = Trajectory::rows(chunk.clone(), 0, 1).unwrap();
+    let make =
+        if key.is_multiple_of(2) { Trajectory::squeezed_row } else { |chunk, row| Trajectory::rows(chunk, row, 1) };
+    let trajectory = make(chunk.clone(), 0).unwrap();
     Effect::Put(ItemView {
         key,
         priority: 1.0,

@@ -142,8 +142,8 @@ fn without_other_rows(trajectory: &Trajectory) -> Result<Trajectory> {
         keep_rows_encoded(chunk, &rows, &mut scratch).map(Arc::new)
     };
     let columns = match trajectory {
-        Trajectory::Rows { chunk, offset, length } => {
-            return Trajectory::rows(copy(chunk, *offset, *length)?, 0, *length);
+        &Trajectory::Rows { ref chunk, offset, length, squeeze } => {
+            return Ok(Trajectory::Rows { chunk: copy(chunk, offset, length)?, offset: 0, length, squeeze });
         }
         Trajectory::Columns(columns) => columns,
     };

@@ -37,7 +37,7 @@ impl SampleParts {
     pub fn new(trajectory: &Trajectory) -> Self {
         let mut parts = Self::default();
         match trajectory {
-            Trajectory::Rows { chunk, offset, length } => parts.add(chunk, *offset, *length),
+            Trajectory::Rows { chunk, offset, length, .. } => parts.add(chunk, *offset, *length),
             Trajectory::Columns(columns) => {
                 for slice in columns.iter().flat_map(|column| &column.slices) {
                     parts.add(&slice.chunk, slice.offset, slice.length);

@@ -115,7 +115,13 @@ fn find_chunk(chunks: &HashMap<u64, Arc<Chunk>>, key: u64) -> Result<&Arc<Chunk>
 pub fn write_item_from_wire(item: &replay::WriteItem, chunks: &HashMap<u64, Arc<Chunk>>) -> Result<NewItem> {
     let trajectory = match &item.trajectory {
         Some(trajectory) => trajectory_from_wire(trajectory, chunks)?,
-        None => Trajectory::rows(find_chunk(chunks, item.chunk_key)?.clone(), item.first_row, item.rows)?,
+        None => {
+            let chunk = find_chunk(chunks, item.chunk_key)?.clone();
+            match item.rows {
+                0 => Trajectory::squeezed_row(chunk, item.first_row)?,
+                rows => Trajectory::rows(chunk, item.first_row, rows)?,
+            }
+        }
     };
     let (key, priority, takes_largest) = (item.key, item.priority, item.takes_largest);
     let others = others_from_wire(item.others.as_ref());
@@ -132,8 +138,8 @@ pub fn write_item_to_wire(item: &WriterItem) -> replay::WriteItem {
         not_validated: !item.is_validated,
         ..replay::WriteItem::default()
     };
-    if let Some((chunk, offset, length)) = item.rows() {
-        (message.chunk_key, message.first_row, message.rows) = (chunk.key, offset, length);
+    if let Some((chunk, offset, length, squeeze)) = item.rows() {
+        (message.chunk_key, message.first_row, message.rows) = (chunk.key, offset, if squeeze { 0 } else { length });
         return message;
     }
     let to_slice = |run: &CellRun| replay::Slice {
