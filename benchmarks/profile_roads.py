@@ -200,6 +200,24 @@ def results_of(size, seconds):
     process.join()
 
 
+def table_of(results):
+    """The results as lines of a Markdown table."""
+    parts = [*PARTS, *dict.fromkeys(name for _, name in PLACES), "other"]
+    lines = ["| item | call | road | a call, µs | processors, µs | " + " | ".join(parts) + " |", "|---" * 11 + "|"]
+    for row in results:
+        if row["work"] != "bare":
+            times = [row["call_us"], row["processor_us"], *(row["parts_us"].get(part, 0) for part in parts)]
+            head = [f"{row['item_bytes']:,}", f"{row['work']} of {row['items']}", row["road"].replace("_", " ")]
+            lines.append(f"| {' | '.join([*head, *(f'{one:.0f}' for one in times)])} |")
+    bare = next(row["us"] for row in results if row["work"] == "bare")
+    lines += ["", "| item | items | " + " | ".join(bare) + " |", "|---" * (2 + len(bare)) + "|"]
+    for row in results:
+        if row["work"] == "bare":
+            times = [f"{one:.0f}" for one in row["us"].values()]
+            lines.append(f"| {row['item_bytes']:,} | {row['items']} | {' | '.join(times)} |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each cell is measured")
@@ -210,6 +228,7 @@ def main():
         for row in results_of(size, options.seconds):
             print(row, flush=True)
             results.append(row)
+    print(table_of(results))
     records.write(options.out, "profile", results, options.seconds < 2.0)
 
 
