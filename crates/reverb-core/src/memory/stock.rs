@@ -206,9 +206,9 @@ impl State {
     fn keep(&mut self, pages: Pages) -> Vec<Pages> {
         let (size, mut unneeded) = (pages.size(), Vec::new());
         while self.free_bytes + size > FREE_LIMIT {
-            // Rather those of sizes that are not dropped any more.
+            // Rather those of sizes that are not dropped any more, unless it would be in vain.
             let other = self.free.iter_mut().find(|(other, kept)| **other != size && !kept.is_empty());
-            let Some(kept) = other.and_then(|(_, kept)| kept.pop()) else {
+            let Some(kept) = other.filter(|_| size <= FREE_LIMIT).and_then(|(_, kept)| kept.pop()) else {
                 unneeded.push(pages);
                 return unneeded;
             };
