@@ -27,21 +27,30 @@ fn table(key: u64) -> TableHandle {
     table
 }
 
-/// Draws a batch, and returns its values without repetitions. All items of the shards that take part are in it.
-async fn values(client: &Client) -> Result<Vec<i64>, Error> {
+/// Draws a batch, and returns its values without repetitions, and the sizes of the table at its draws.
+async fn batch(client: &Client) -> Result<(Vec<i64>, Vec<i64>), Error> {
     let batch = client.receive(&draw("table", 64), soon()).await?;
-    let mut values = int64s(&batch, 0);
+    let (mut values, mut sizes) = (int64s(&batch, 0), batch.info.table_sizes().to_vec());
     assert_eq!(values.len(), 64);
-    values.sort_unstable();
-    values.dedup();
-    assert!(batch.info.table_sizes().iter().all(|&size| size as usize == values.len()), "of a part of the shards");
+    for numbers in [&mut values, &mut sizes] {
+        numbers.sort_unstable();
+        numbers.dedup();
+    }
+    Ok((values, sizes))
+}
+
+/// As [`batch`], of shards that do not come or go meanwhile. All their items are in it.
+async fn values(client: &Client) -> Result<Vec<i64>, Error> {
+    let (values, sizes) = batch(client).await?;
+    assert_eq!(sizes, [values.len() as i64], "of a part of the shards");
     Ok(values)
 }
 
-/// Draws until a batch has these values.
+/// Draws until a batch has these values. A batch may take several rounds, and a shard may return between two of them.
 async fn until(client: &Client, expected: &[i64]) {
     let deadline = Instant::now() + SOON;
-    while values(client).await.is_ok_and(|values| values != expected) || values(client).await.is_err() {
+    let whole = (expected.to_vec(), vec![expected.len() as i64]);
+    while batch(client).await.ok().as_ref() != Some(&whole) {
         assert!(Instant::now() < deadline, "{expected:?} are not drawn");
     }
 }
