@@ -203,7 +203,8 @@ def results_of(size, seconds):
 def table_of(results):
     """The results as lines of a Markdown table."""
     parts = [*PARTS, *dict.fromkeys(name for _, name in PLACES), "other"]
-    lines = ["| item | call | road | a call, µs | processors, µs | " + " | ".join(parts) + " |", "|---" * 11 + "|"]
+    header = ["item", "call", "road", "a call, µs", "processors, µs", *parts]
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for row in results:
         if row["work"] != "bare":
             times = [row["call_us"], row["processor_us"], *(row["parts_us"].get(part, 0) for part in parts)]
