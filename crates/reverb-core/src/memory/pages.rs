@@ -54,13 +54,15 @@ impl Drop for Mapping {
 pub struct Block {
     mapping: Arc<Mapping>,
     used: usize,
+    /// Whether the system has provided its memory already.
+    is_faulted: bool,
 }
 
 impl Block {
     /// Maps addresses for at least `len` bytes. `None` if the system refuses.
     pub fn new(len: usize) -> Option<Self> {
         let mapping = Mapping::new(len.checked_next_multiple_of(page_bytes())?)?;
-        Some(Self { mapping: Arc::new(mapping), used: 0 })
+        Some(Self { mapping: Arc::new(mapping), used: 0, is_faulted: false })
     }
 
     /// Takes the next `len` bytes, rounded up to whole pages. `None` if not enough are left.
@@ -73,7 +75,7 @@ impl Block {
         let start = unsafe { self.mapping.start.add(self.used) };
         self.used += size;
         MAPPED_BYTES.fetch_add(size, Relaxed);
-        Some(Pages { start, len, size, _mapping: self.mapping.clone() })
+        Some(Pages { start, len, size, is_faulted: self.is_faulted, _mapping: self.mapping.clone() })
     }
 
     /// Has the system provide memory for all addresses ahead of need.
@@ -83,6 +85,7 @@ impl Block {
             // SAFETY: the addresses are in the mapping, and nobody uses them yet.
             unsafe { fault(self.mapping.start.add(start), FAULTED_BYTES.min(self.mapping.len - start)) };
         }
+        self.is_faulted = true;
     }
 
     /// Number of addresses in bytes.
@@ -99,8 +102,8 @@ impl Drop for Block {
     }
 }
 
-/// Has the system provide memory for pages in one call. Page faults at the first write to each of them would take 1.5 times as
-/// long. On a system without this call, they provide the memory.
+/// Has the system provide memory for pages in one call. Page faults at the first write to each of them would take 1.5
+/// times as long. On a system without this call, they provide the memory.
 ///
 /// # Safety
 /// The pages belong to a mapping, and nobody else refers to them.
@@ -114,8 +117,8 @@ unsafe fn fault(start: NonNull<u8>, size: usize) {
     let _untouched = (start, size);
 }
 
-/// Gives the memory of pages back to the system. The addresses stay mapped, and are zero when they are read again: a hole would
-/// split the mapping, and the number of mappings of a process is limited.
+/// Gives the memory of pages back to the system. The addresses stay mapped, and are zero when they are read again: a
+/// hole would split the mapping, and the number of mappings of a process is limited.
 ///
 /// # Safety
 /// The pages belong to a mapping, and nobody refers to them.
@@ -124,8 +127,8 @@ unsafe fn give_back(start: NonNull<u8>, size: usize) {
     unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_DONTNEED) };
 }
 
-/// Bytes on separate pages, which the system has zeroed. Their memory returns to the system when they are dropped, even while the rest of the
-/// block is in use.
+/// Bytes on separate pages, which the system has zeroed. Their memory returns to the system when they are dropped, even
+/// while the rest of the block is in use.
 #[derive(Debug)]
 pub struct Pages {
     start: NonNull<u8>,
@@ -133,6 +136,7 @@ pub struct Pages {
     len: usize,
     /// Total size of the pages in bytes.
     size: usize,
+    is_faulted: bool,
     _mapping: Arc<Mapping>,
 }
 
@@ -152,10 +156,12 @@ impl Pages {
         self.start.as_ptr()
     }
 
-    /// Has the system provide memory for all pages at once.
+    /// Has the system provide memory for all pages at once, unless it has done so.
     pub fn fault(&mut self) {
-        // SAFETY: this value owns the pages.
-        unsafe { fault(self.start, self.size) };
+        if !std::mem::replace(&mut self.is_faulted, true) {
+            // SAFETY: this value owns the pages.
+            unsafe { fault(self.start, self.size) };
+        }
     }
 }
 
