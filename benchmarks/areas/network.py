@@ -14,7 +14,7 @@ WORKS = ("insert", "insert_batch", "trajectory_writer", "writer", "sample", "sam
 REFERENCE_WORKS = {"insert": 1, "trajectory_writer": 200, "writer": 200, "sample": 100}
 # Samples in flight per worker, workers, prefetched batches: of a dozen tried, each was the best for some payload.
 SETTINGS = ((100, 2, 2), (1000, 1, 2), (256, 4, 2))
-LARGE_SETTINGS = ((8, 1, 1), (64, 1, 2))
+LARGE_SETTINGS = ((8, 1, 1), (64, 1, 2), (256, 4, 2))
 
 
 def run(sides, quick):
