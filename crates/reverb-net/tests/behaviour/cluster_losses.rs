@@ -27,11 +27,13 @@ fn table(key: u64) -> TableHandle {
     table
 }
 
-/// Draws a batch, and returns its values without repetitions, and the sizes of the table at its draws.
-async fn batch(client: &Client) -> Result<(Vec<i64>, Vec<i64>), Error> {
-    let batch = client.receive(&draw("table", 64), soon()).await?;
+/// Draws a batch, and returns its values without repetitions, and the sizes of the table at its draws. A draw of a table of
+/// two items is never of the third.
+async fn batch(client: &Client, count: usize) -> Result<(Vec<i64>, Vec<i64>), Error> {
+    let batch = client.receive(&draw("table", count), soon()).await?;
     let (mut values, mut sizes) = (int64s(&batch, 0), batch.info.table_sizes().to_vec());
-    assert_eq!(values.len(), 64);
+    assert_eq!(values.len(), count);
+    assert!(values.iter().zip(&sizes).all(|(value, size)| value <= size), "of a shard that does not take part");
     for numbers in [&mut values, &mut sizes] {
         numbers.sort_unstable();
         numbers.dedup();
@@ -41,16 +43,17 @@ async fn batch(client: &Client) -> Result<(Vec<i64>, Vec<i64>), Error> {
 
 /// As [`batch`], of shards that do not come or go meanwhile. All their items are in it.
 async fn values(client: &Client) -> Result<Vec<i64>, Error> {
-    let (values, sizes) = batch(client).await?;
+    let (values, sizes) = batch(client, 64).await?;
     assert_eq!(sizes, [values.len() as i64], "of a part of the shards");
     Ok(values)
 }
 
-/// Draws until a batch has these values. A batch may take several rounds, and a shard may return between two of them.
+/// Draws until a batch has these values. A batch may take several rounds, and a shard may return between two of them: these
+/// take so many that it nearly always does.
 async fn until(client: &Client, expected: &[i64]) {
     let deadline = Instant::now() + SOON;
     let whole = (expected.to_vec(), vec![expected.len() as i64]);
-    while batch(client).await.ok().as_ref() != Some(&whole) {
+    while batch(client, 100_000).await.ok().as_ref() != Some(&whole) {
         assert!(Instant::now() < deadline, "{expected:?} are not drawn");
     }
 }
