@@ -17,11 +17,11 @@ import collections
 import contextlib
 import functools
 import itertools
-import json
 import pathlib
 import random
 import time
 
+import kill_records
 import numpy as np
 
 import reverb
@@ -175,8 +175,7 @@ def main():
     for number, combination in enumerate(itertools.product(ROADS, TABLES, arguments.readers)):
         counts[" ".join(combination)] = found = run(*combination, arguments.cancellations, number)
         print(*combination, found, flush=True)
-    record = {"command": "python tests/kills/cancelled_calls.py", "date": time.strftime("%Y-%m-%d"), "counts": counts}
-    arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    kill_records.write(arguments.record, "cancelled_calls.py", counts)
     bad = [name for name, found in counts.items() if found["lost"] or found["doubled"] or found["unknown"]]
     raise SystemExit(f"lost or doubled: {bad}" if bad else 0)
 

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 
+import kill_records
 from killed_servers_clients import Clients, last_of, tables
 
 import reverb
@@ -192,8 +193,7 @@ def main():
     parser.add_argument("--record", type=pathlib.Path, default=RECORD)
     arguments = parser.parse_args()
     counts = {mode: run(mode, arguments.kills // len(arguments.modes), arguments.seed) for mode in arguments.modes}
-    record = {"command": "python tests/kills/killed_servers.py", "date": time.strftime("%Y-%m-%d"), "counts": counts}
-    arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    kill_records.write(arguments.record, "killed_servers.py", counts)
     print(json.dumps(counts, indent=1))
 
 

@@ -31,6 +31,7 @@ import tempfile
 import time
 import urllib.request
 
+import kill_records
 from killed_sharers_clients import (
     SOURCES,
     WIDTHS,
@@ -344,8 +345,7 @@ def main():
     arguments = parser.parse_args()
     kills = max(1, arguments.kills // len(arguments.victims))
     counts = {victim: run(victim, kills, arguments.seed) for victim in arguments.victims}
-    record = {"command": "python tests/kills/killed_sharers.py", "date": time.strftime("%Y-%m-%d"), "counts": counts}
-    arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    kill_records.write(arguments.record, "killed_sharers.py", counts)
     print(json.dumps(counts, indent=1))
 
 
