@@ -87,11 +87,6 @@ impl Block {
         }
         self.is_faulted = true;
     }
-
-    /// Number of addresses in bytes.
-    pub fn size(&self) -> usize {
-        self.mapping.len
-    }
 }
 
 impl Drop for Block {

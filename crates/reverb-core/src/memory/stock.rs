@@ -1,11 +1,11 @@
 //! Pages for the data of large chunks: those of earlier chunks, or such as are faulted ahead of need.
 //!
-//! The first write to each page of fresh memory is a page fault, which takes longer than copying the page. A table that grows
-//! begins a new block of pages every few MiB. While it does so, a thread faults later blocks, the more the faster it
+//! The first write to each page of fresh memory is a page fault, which takes longer than copying the page. A table that
+//! grows begins a new block of pages every few MiB. While it does so, a thread faults later blocks, the more the faster it
 //! grows. A chunk that is dropped leaves its pages to later chunks of its size. Memory that was not needed for a while
 //! goes back to the system, and the thread ends.
 //!
-//! Nobody waits for the thread: where it has no block ready, who takes pages faults them.
+//! Nobody waits for the thread: where it has no block ready, the caller faults the pages that it takes.
 
 use super::buffer::{Buffer, LentMemory};
 use super::pages::{Block, Pages, page_bytes};
@@ -167,7 +167,7 @@ impl Stock {
             return 0;
         }
         let state = self.state.lock();
-        state.free_bytes + state.ready.iter().map(Block::size).sum::<usize>()
+        state.free_bytes + state.ready.len() * BLOCK_BYTES
     }
 
     fn is_of_this_process(&self) -> bool {
