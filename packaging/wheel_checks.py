@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 
 import wheel_platforms
+from wheel_platforms import ROOT
 
 MAX_BYTES = 10_000_000
 GLIBC = (2, 17)
@@ -71,13 +72,13 @@ def wheel_problems(path):
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory() as folder:
         names = wheel.namelist()
         info = f"{wheel_platforms.DISTRIBUTION}-{matched[1]}.dist-info"
-        wanted = {f"{info}/licenses/{one}": wheel_platforms.ROOT / one for one in LICENCES}
-        wanted[f"{info}/sboms/{SBOM}"] = wheel_platforms.ROOT / "packaging" / SBOM
+        wanted = {f"{info}/licenses/{one}": ROOT / one for one in LICENCES}
+        wanted[f"{info}/sboms/{SBOM}"] = ROOT / "packaging" / SBOM
         for name, ours in wanted.items():
             if name not in names:
                 problems.append(f"lacks {name}")
             elif wheel.read(name) != ours.read_bytes():
-                problems.append(f"has another {name} than {ours.relative_to(wheel_platforms.ROOT)}")
+                problems.append(f"has another {name} than {ours.relative_to(ROOT)}")
         problems += metadata_problems(wheel.read(f"{info}/METADATA").decode(), version)
         extensions = [name for name in names if re.search(r"\.(so|pyd|dylib)(\.|$)", name)]
         if extensions != ["reverb/_rust.abi3.so"]:
@@ -98,14 +99,15 @@ def sdist_problems(path):
     with tempfile.TemporaryDirectory() as folder, tarfile.open(path) as sources:
         sources.extractall(folder, filter="data")
         root = pathlib.Path(folder) / path.name.removesuffix(".tar.gz")
-        wanted = (*LICENCES, f"packaging/{SBOM}", "Cargo.lock", "README.md")
+        messages = sorted(str(one.relative_to(ROOT)) for one in (ROOT / "proto").rglob("*.proto"))
+        wanted = (*LICENCES, f"packaging/{SBOM}", "Cargo.lock", "README.md", *messages)
         problems = [f"lacks {one}" for one in wanted if not (root / one).is_file()]
         # It lacks the benchmarks, so cargo removes what they alone need from its lock file, and must change no version.
         known = ["cargo", "metadata", "--format-version=1", "--quiet"]
         ran = subprocess.run(known, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ran.returncode:
             problems.append(f"cargo does not understand it: {ran.stderr.strip()}")
-        elif not locked(root) <= locked(wheel_platforms.ROOT):
+        elif not locked(root) <= locked(ROOT):
             problems.append("would be built of other crates than the wheels")
         problems += metadata_problems((root / "PKG-INFO").read_text(), wheel_platforms.version())
     return problems
