@@ -5,6 +5,7 @@ Wheels for Linux are linked by zig against an old glibc, so any Linux builds the
 """
 
 import argparse
+import os
 import pathlib
 import shutil
 import subprocess
@@ -35,7 +36,10 @@ def build(platform, out):
         command = [*maturin, "build", "--release", "--locked", "--target", platform.target]
         command += ["--compatibility", platform.compatibility]
         command += ["--zig"] if "linux" in platform.target else []
-    subprocess.run([*command, "--out", str(out)], cwd=wheel_platforms.ROOT, check=True)
+    # Maturin asks the first `python3` on PATH for zig: it must be the one that has it.
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path}
+    subprocess.run([*command, "--out", str(out)], cwd=wheel_platforms.ROOT, env=environment, check=True)
 
 
 def main():
