@@ -422,8 +422,11 @@ wheels: build-wheels ## Build what this machine can of wheels for all platforms,
 build-wheels: .venv-wheels/.installed
 	.venv-wheels/bin/python packaging/wheel_build.py $(PLATFORMS) --out dist/wheels
 	.venv-wheels/bin/python packaging/wheel_checks.py dist/wheels/*
-	@for wheel in dist/wheels/*linux*.whl; do if [ -f "$$wheel" ]; then \
-		.venv-wheels/bin/auditwheel show "$$wheel" && .venv-wheels/bin/abi3audit --strict "$$wheel" || exit; fi; done
+# Maturin has audited those for musl: auditwheel fails on them where glibc's libc.so is, a text for linkers.
+	@for wheel in dist/wheels/*manylinux*.whl; do if [ -f "$$wheel" ]; then \
+		.venv-wheels/bin/auditwheel show "$$wheel" || exit; fi; done
+	@for wheel in dist/wheels/*.whl; do if [ -f "$$wheel" ]; then \
+		.venv-wheels/bin/abi3audit --strict "$$wheel" || exit; fi; done
 
 # Not in that environment: the C library may be another, as in a container.
 prove-wheels:
