@@ -1,5 +1,6 @@
 """A program in a terminal of its own, whose size, keys and output a test controls."""
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -40,6 +41,8 @@ class Terminal:
             preexec_fn=self._take_terminal,
         )
         self.seen = ""
+        # A read may end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def _take_terminal(self):
         os.setsid()
@@ -58,11 +61,11 @@ class Terminal:
 
     def read(self):
         """Reads what the program has written since the last call."""
-        new = b""
+        new = ""
         while select.select([self._master], [], [], 0.05)[0]:
-            new += os.read(self._master, 1 << 16)
-        self.seen += new.decode()
-        return new.decode()
+            new += self._decoder.decode(os.read(self._master, 1 << 16))
+        self.seen += new
+        return new
 
     def screens(self):
         """The screens that were drawn so far, each as text. The last one may not be complete."""

@@ -1,5 +1,6 @@
 """What `reverb info` and `reverb peek` show, in terminals of several widths."""
 
+import codecs
 import fcntl
 import json
 import os
@@ -142,10 +143,11 @@ def test_watched_info_fits_a_terminal(address, width):
         env={**inherited, "TERM": "xterm"},
     ) as watching:
         os.close(slave)
-        seen = b""
+        # A read may end within a character.
+        seen, decoder = "", codecs.getincrementaldecoder("utf-8")()
         # Each view after the first begins where the one before it did, with the line erased.
-        while seen.count(address.encode()) < 4:
-            seen += os.read(master, 1 << 16)
+        while seen.count(address) < 4:
+            seen += decoder.decode(os.read(master, 1 << 16))
         watching.send_signal(signal.SIGINT)
         # The end of what it prints; a terminal without a program raises an error.
         try:
@@ -155,7 +157,7 @@ def test_watched_info_fits_a_terminal(address, width):
             pass
         assert watching.wait(PATIENCE_S) == 130
     os.close(master)
-    views = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode().replace("\r", "")).split(address)
+    views = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.replace("\r", "")).split(address)
     check_view(views[2].split("\n", 1)[1].rstrip(" "), width, address)
 
 
