@@ -1,7 +1,7 @@
 //! Tables of a cluster whose shards keep the ratio of inserts and samples together.
 
 use crate::common::cluster::{client, client_of, shard_of, shards, soon};
-use crate::common::cluster_writer::{ClusterWriter, WriterOf};
+use crate::common::cluster_writer::{ClusterWriter, QUICK, WriterOf};
 use crate::common::faucet::Faucet;
 use crate::common::test_shard::TestShard;
 use crate::common::wire;
@@ -396,7 +396,8 @@ async fn a_table_that_keeps_no_ratio_has_no_room() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_another_cluster_at_the_address_of_a_lost_shard_keeps_its_own_ratio() {
     let mut shards = shards_of(&tables(1.0, -20.0, 40.0));
-    let mut writer = WriterOf::new(&shards, OnShardLoss::Continue).start().await;
+    // It may have chosen the lost shard before it hears of the loss, and then waits as long as it is told to.
+    let mut writer = WriterOf::new(&shards, OnShardLoss::Continue).patient(QUICK).start().await;
     writer.try_write(0).await.unwrap();
     let lost = shards.remove(1);
     let port = lost.server.port();
