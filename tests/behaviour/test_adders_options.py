@@ -36,9 +36,12 @@ def data_bytes(client):
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))
 @pytest.mark.parametrize(
-    ("num_envs", "options", "limit"), [(None, {}, 64), (100, {}, 200), (None, {"max_in_flight_items": 7}, 7)]
+    ("num_envs", "options", "limit"), [(None, {}, 64), (100, {}, None), (None, {"max_in_flight_items": 7}, 7)]
 )
 def test_a_rate_limiter_holds_back_the_actor(serve, kind, num_envs, options, limit):
+    if limit is None:
+        # Two episodes or 64 steps of each environment.
+        limit = 200 if kind == "episodes" else 6400
     # The table takes 200 items until it is sampled.
     limiter = rate_limiters.RateLimiter(1.0, 1, -1000.0, 200.0)
     # The actors of other tests go on for a while, and a later server may get the port of theirs.
@@ -62,6 +65,12 @@ def test_a_rate_limiter_holds_back_the_actor(serve, kind, num_envs, options, lim
     client.reset(table)
     eventually(lambda: len(added) * rows > 200 + limit + rows)
     assert actor.is_running
+
+
+@pytest.mark.parametrize(("period", "of_each"), [(1, 64), (20, 3), (100, 2)])
+def test_sequences_with_a_long_period_are_fewer(serve, period, of_each):
+    adder = adders.SequenceAdder(serve(make_table()), "table", length=100, period=period, num_envs=100)
+    assert adder._options.max_in_flight_items == 100 * of_each
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))

@@ -23,9 +23,12 @@ from reverb.reverb_types import table_infos
 from reverb.writing.options import WriterOptions
 from reverb.writing.reports import Reports
 
-# Unconfirmed items of an adder of few environments.
-# limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}, or two for each environment
-# | the call that makes items waits | `max_in_flight_items=` of each adder
+# Unconfirmed items of an adder of one environment; for a vector, the steps of each environment that make as many. It is
+# the number of rows in a chunk of small steps. With fewer, callers wait for chunks that are not full, and items cost
+# more.
+# limit (Writers): number of an adder's unconfirmed items; other writers have no limit | {}; with `num_envs` as many as
+# {} steps of each environment make, at least two of each | the call that makes items waits | `max_in_flight_items=` of
+# each adder
 _IN_FLIGHT_ITEMS = 64
 
 # Keys of the items that a call has created: an array, or for a vector of environments a Ragged with the keys of each.
@@ -45,6 +48,7 @@ class AdderBase:
       options: Options of the writer, which is created with the first step, when the structure is known.
       given: Options of the writer by name, which override those in `options`.
       takes_formula: Whether `priority` may be a formula of `reverb.structured` that reads columns.
+      period: Number of steps between two items of an environment; None if episodes are items.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class AdderBase:
         given: Mapping[str, Any],
         *,
         takes_formula: bool = True,
+        period: int | None = None,
     ) -> None:
         self._priorities = Priorities(priority, num_envs, takes_formula=takes_formula)
         options = WriterOptions.of(f"{type(self).__name__}.__init__", options, given)
@@ -64,7 +69,8 @@ class AdderBase:
         self._table = table
         self._num_envs = None if num_envs is None else checks.as_count("num_envs", num_envs)
         if options.max_in_flight_items is None:
-            in_flight = max(_IN_FLIGHT_ITEMS, 2 * (self._num_envs or 1))
+            of_each = 2 if period is None else max(2, _IN_FLIGHT_ITEMS // period)
+            in_flight = max(_IN_FLIGHT_ITEMS, of_each * (self._num_envs or 1))
             options = dataclasses.replace(options, max_in_flight_items=in_flight)
         self._options = options
         self._writer: Any = None

@@ -156,7 +156,7 @@ class NStepTransitionAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        super().__init__(client, table, priority, num_envs, options, writer_options, takes_formula=False)
+        super().__init__(client, table, priority, num_envs, options, writer_options, takes_formula=False, period=1)
         self._n = n
         self._dtype = np.dtype(dtype)
         self._returns = NStepReturns(n, discount)

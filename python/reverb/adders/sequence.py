@@ -197,10 +197,10 @@ class SequenceAdder(AdderBase):
         options: WriterOptions | None = None,
         **writer_options: Unpack[WriterArguments],
     ) -> None:
-        super().__init__(client, table, priority, num_envs, options, writer_options)
         if end not in ("truncate", "pad", "drop"):
             raise ValueError(f"`end` must be 'truncate', 'pad' or 'drop', got {end!r}.")
         self._length, self._period = checks.as_count("length", length), checks.as_count("period", period)
+        super().__init__(client, table, priority, num_envs, options, writer_options, period=self._period)
         self._pad = end == "pad"
         self._end = "drop" if end == "pad" else end
         self._first, self._final = columns.as_names("first", first), columns.as_names("final", final)

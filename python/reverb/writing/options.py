@@ -52,8 +52,8 @@ class WriterOptions:
       max_in_flight_items: Limit on the number of unconfirmed items of all environments together. Before a call makes
         items, it waits until the table's rate limiter has let enough others in, so that the limiter holds back the
         actor. A call that makes more items than that waits until none is unconfirmed; a writer with patterns waits for
-        room for one. None, the default, means no limit for a writer; for an adder 64, or twice `num_envs` if that is
-        more.
+        room for one. None, the default, means no limit for a writer; for an adder 64, and with `num_envs` as many as 64
+        steps of each environment make, at least two of each.
       reconnect_timeout: Time in seconds to try to reach a lost server before unconfirmed items are discarded; 300 by
         default.
 
