@@ -2,8 +2,8 @@
 
 use super::row_bytes::{RowBytes, StreamChunks};
 use crate::{
-    Chunk, ChunkKey, Column, Compression, Compressor, DType, EpisodeId, EpisodeIds, Layout, Result, Shape, StepRange,
-    random_key,
+    Chunk, ChunkKey, Column, Compression, Compressor, DType, EpisodeId, EpisodeIds, Layout, RecentLayouts, Result,
+    Shape, StepRange, random_key,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -55,12 +55,8 @@ pub struct ChunkTemplate {
     size_bytes: usize,
     /// Compresses the chunks; `None` if they stay uncompressed.
     compressor: Option<Mutex<Compressor>>,
-    /// Layouts of earlier chunks, so that chunks of one template and length share one.
-    layouts: Mutex<Vec<Arc<Layout>>>,
+    layouts: Mutex<RecentLayouts>,
 }
-
-/// Maximum number of layouts that a template stores: chunks are mostly full, or end with an episode.
-const KEPT_LAYOUTS: usize = 8;
 
 impl ChunkTemplate {
     /// Creates a template of chunks with `max_rows` rows of these columns (number, dtype, shape of a row).
@@ -104,7 +100,7 @@ impl ChunkTemplate {
     }
 
     fn layout(&self, rows: u32, string_bytes: impl Fn(usize) -> usize) -> Result<Arc<Layout>> {
-        let fits = |layout: &&Arc<Layout>| {
+        let fits = |(): &(), layout: &Layout| {
             layout.rows == rows
                 && (!self.has_strings
                     || layout
@@ -114,17 +110,12 @@ impl ChunkTemplate {
                         .all(|(i, column)| column.dtype != DType::String || column.size_bytes == string_bytes(i)))
         };
         let mut layouts = self.layouts.lock();
-        if let Some(layout) = layouts.iter().find(fits) {
-            return Ok(layout.clone());
+        if let Some(layout) = layouts.find(fits) {
+            return Ok(layout);
         }
         let specs =
             self.columns.iter().enumerate().map(|(i, column)| (column.dtype, column.shape.clone(), string_bytes(i)));
-        let layout = Arc::new(Layout::new(rows as usize, specs)?);
-        if layouts.len() == KEPT_LAYOUTS {
-            layouts.remove(0);
-        }
-        layouts.push(layout.clone());
-        Ok(layout)
+        Ok(layouts.keep((), Layout::new(rows as usize, specs)?))
     }
 }
 

@@ -5,7 +5,7 @@ use super::packed::{PackedTensors, is_worth_packing, may_stay};
 use super::{delta, snappy};
 use crate::wire::{fields, varint};
 use bytes::Bytes;
-use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Result, Shape, StepRange};
+use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, RecentLayouts, Result, Shape, StepRange};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const STRING: u64 = DType::String as u64;
 /// Maximum size in bytes of a chunk that stays packed. Its first reader needs memory for it, and could not fail.
 const MAX_PACKED_BYTES: usize = 256 << 20;
 
-/// Decodes chunks. Consecutive chunks with the same layout share one layout object.
+/// Decodes chunks.
 #[derive(Debug)]
 pub struct ChunkDecoder {
     limit_bytes: u64,
@@ -34,7 +34,7 @@ pub struct ChunkDecoder {
     spent_bytes: u64,
     packed_from: usize,
     messages_from: usize,
-    last: Option<Arc<Layout>>,
+    layouts: RecentLayouts,
     allocator: ChunkAllocator,
 }
 
@@ -86,7 +86,7 @@ impl ChunkDecoder {
             spent_bytes: 0,
             packed_from: usize::MAX,
             messages_from: usize::MAX,
-            last: None,
+            layouts: RecentLayouts::default(),
             allocator: ChunkAllocator::default(),
         }
     }
@@ -228,13 +228,11 @@ impl ChunkDecoder {
         if let Some((index, other)) = tensors.iter().enumerate().find(|(_, tensor)| tensor.rows != rows) {
             return Err(Error::invalid(format!("tensor 0 has {rows} rows, but tensor {index} has {}", other.rows)));
         }
-        if let Some(last) = self.last.as_ref().filter(|last| is_layout_of(last, rows, tensors)) {
-            return Ok(last.clone());
+        if let Some(layout) = self.layouts.find(|(), layout| is_layout_of(layout, rows, tensors)) {
+            return Ok(layout);
         }
         let columns = tensors.iter().map(|tensor| (tensor.dtype, tensor.shape.clone(), tensor.region_bytes));
-        let layout = Arc::new(Layout::new(rows, columns)?);
-        self.last = Some(layout.clone());
-        Ok(layout)
+        Ok(self.layouts.keep((), Layout::new(rows, columns)?))
     }
 }
 

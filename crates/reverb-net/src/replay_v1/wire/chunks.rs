@@ -3,7 +3,7 @@
 use super::shapes::{shape_from_wire, to_usize};
 use crate::replay_v1::proto as replay;
 use bytes::Bytes;
-use reverb_core::{Chunk, Codec, DType, Encoding, EpisodeIds, Error, Layout, Result, StepRange};
+use reverb_core::{Chunk, Codec, DType, Encoding, EpisodeIds, Error, Layout, RecentLayouts, Result, StepRange};
 use reverb_service::insert::check_size;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,19 +12,17 @@ use std::sync::Arc;
 /// Data smaller than this is copied out of its message, so that a small chunk does not keep a large message alive.
 const COPY_BELOW_BYTES: usize = 64 * 1024;
 
-/// A cache of the layout of the last chunk. Most chunks of a stream have the same columns, and then share one layout.
+/// The layouts of a stream, with the columns and the codec of their messages.
 #[derive(Debug, Default)]
-pub struct LayoutCache {
-    last: Option<(Vec<replay::ColumnSpec>, u32, i32, Arc<Layout>)>,
-}
+pub struct LayoutCache(RecentLayouts<(Vec<replay::ColumnSpec>, i32)>);
 
 impl LayoutCache {
     fn layout(&mut self, columns: Vec<replay::ColumnSpec>, rows: u32, codec: i32) -> Result<Arc<Layout>> {
-        if let Some((last_columns, last_rows, last_codec, layout)) = &self.last
-            && (*last_rows, *last_codec) == (rows, codec)
-            && *last_columns == columns
-        {
-            return Ok(layout.clone());
+        let fits = |made_from: &(Vec<_>, i32), layout: &Layout| {
+            (layout.rows, made_from.1) == (rows, codec) && made_from.0 == columns
+        };
+        if let Some(layout) = self.0.find(fits) {
+            return Ok(layout);
         }
         let specs = columns.iter().map(|column| {
             let dtype = DType::from_number(column.dtype)?;
@@ -45,9 +43,7 @@ impl LayoutCache {
             replay::Codec::Interleaved => layout = layout.interleaved()?,
             replay::Codec::None => {}
         }
-        let layout = Arc::new(layout);
-        self.last = Some((columns, rows, codec, layout.clone()));
-        Ok(layout)
+        Ok(self.0.keep((columns, codec), layout))
     }
 }
 

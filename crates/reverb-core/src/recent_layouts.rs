@@ -1,0 +1,66 @@
+//! The layouts of the last chunks of one origin.
+
+use crate::Layout;
+use std::sync::Arc;
+
+/// Number of layouts that are kept. The chunks of a writer have few: they are full, end with an episode, or were closed
+/// early for an item.
+const KEPT_LAYOUTS: usize = 8;
+
+/// The layouts of the last chunks of a writer, a stream or a file. Chunks of one layout share it, which takes less memory,
+/// and batches of them are copied faster.
+///
+/// `M` is what a layout is made from, as far as that does not show in the layout itself.
+#[derive(Debug)]
+pub struct RecentLayouts<M = ()> {
+    kept: Vec<(M, Arc<Layout>)>,
+}
+
+impl<M> Default for RecentLayouts<M> {
+    fn default() -> Self {
+        Self { kept: Vec::new() }
+    }
+}
+
+impl<M> RecentLayouts<M> {
+    /// Returns the newest layout that fits.
+    pub fn find(&self, fits: impl Fn(&M, &Layout) -> bool) -> Option<Arc<Layout>> {
+        let found = self.kept.iter().rev().find(|(made_from, layout)| fits(made_from, layout));
+        found.map(|(_, layout)| layout.clone())
+    }
+
+    /// Keeps a new layout, and forgets the oldest of too many.
+    pub fn keep(&mut self, made_from: M, layout: Layout) -> Arc<Layout> {
+        let layout = Arc::new(layout);
+        if self.kept.len() == KEPT_LAYOUTS {
+            self.kept.remove(0);
+        }
+        self.kept.push((made_from, layout.clone()));
+        layout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+    use smallvec::smallvec;
+
+    #[test]
+    fn a_layout_is_found_until_eight_newer_ones_are_kept() {
+        let mut layouts = RecentLayouts::default();
+        let of_rows = |rows| Layout::new(rows, [(DType::Int8, smallvec![], 0)]).unwrap();
+        let found = |layouts: &RecentLayouts<&str>, rows, made_from| {
+            layouts.find(|from, layout| layout.rows == rows && *from == made_from)
+        };
+        let first = layouts.keep("a stream", of_rows(1));
+        for rows in 2..=8 {
+            layouts.keep("a stream", of_rows(rows));
+        }
+        assert!(Arc::ptr_eq(&found(&layouts, 1, "a stream").unwrap(), &first));
+        assert!(found(&layouts, 1, "another").is_none());
+        layouts.keep("a stream", of_rows(9));
+        assert!(found(&layouts, 1, "a stream").is_none());
+        assert!(found(&layouts, 2, "a stream").is_some());
+    }
+}
