@@ -119,12 +119,12 @@ impl Gatherer {
         // Moved out while they are read, because the position in the buffer changes meanwhile.
         let (items, decoded) = (std::mem::take(&mut self.items), std::mem::take(&mut self.decoded));
         let read = if decoded.is_empty() { &items } else { &decoded };
-        if self.uniformity == Uniformity::SameLayout
+        if self.uniformity != Uniformity::Mixed
             && self.position == 0
             && target.len() == self.layout.size_bytes
             && !self.layout.has_strings()
         {
-            copy_columns(target, &self.layout, &self.readable(read));
+            copy_columns(target, &self.layout, &self.readable(read), self.uniformity == Uniformity::SameLayout);
             self.position = target.len();
         } else {
             self.fill_from(target, read);

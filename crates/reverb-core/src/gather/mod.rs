@@ -1,5 +1,6 @@
 //! Gathers drawn items into one batch: every column in one contiguous block, all columns in one buffer.
 
+mod alike;
 mod columns;
 mod cursor;
 mod decode;
@@ -7,13 +8,12 @@ mod gatherer;
 mod layout;
 mod plan;
 mod rows;
-mod same_layout;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use alike::AlikeRows;
 pub(crate) use cursor::END_BYTES;
 pub use decode::decoded_bytes;
 pub use gatherer::{Gatherer, Mismatch};
 pub use layout::{BatchColumn, BatchLayout};
 pub(crate) use rows::ReadableRows;
-pub(crate) use same_layout::copy_batch;

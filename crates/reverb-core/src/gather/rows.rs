@@ -77,10 +77,10 @@ impl<'a> ReadableRows<'a> {
         self.columns
     }
 
-    /// Whether both are the same number of rows, of chunks with one layout, with a time axis or without.
+    /// Whether both are the same number of rows, with a time axis or without.
     #[inline]
-    pub(crate) fn has_same_layout(&self, other: &Self) -> bool {
-        std::ptr::eq(self.columns, other.columns) && (self.length, self.squeeze) == (other.length, other.squeeze)
+    pub(super) fn is_as_long_as(&self, other: &Self) -> bool {
+        (self.length, self.squeeze) == (other.length, other.squeeze)
     }
 
     /// Size of all columns in bytes; `None` if a column holds strings.
@@ -98,8 +98,13 @@ impl<'a> ReadableRows<'a> {
     }
 }
 
-/// Copies all columns of items that are [`Uniformity::SameLayout`], none of strings, into the buffer of a batch.
-pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout, rows: &[ReadableRows<'_>]) {
+/// Copies all columns of items that are not [`Uniformity::Mixed`], none of strings, into the buffer of a batch.
+pub(super) fn copy_columns(
+    target: &mut [MaybeUninit<u8>],
+    layout: &BatchLayout,
+    rows: &[ReadableRows<'_>],
+    same_layout: bool,
+) {
     let Some(first) = rows.first() else { return };
     let mut end = 0;
     for column in &layout.columns {
@@ -115,45 +120,57 @@ pub(super) fn copy_columns(target: &mut [MaybeUninit<u8>], layout: &BatchLayout,
         for (index, column) in layout.columns.iter().enumerate() {
             let bytes = column.size_bytes / rows.len();
             let place = column.offset + start * bytes;
-            copy_column(&mut target[place..place + count * bytes], &rows[start..], index, true);
+            copy_column(&mut target[place..place + count * bytes], &rows[start..], index, same_layout);
         }
     }
 }
 
-/// Copies a column of numbers of items that are [`Uniformity::SameLayout`] or [`Uniformity::SameLength`], for as many
-/// items as fit.
+/// Copies a column of numbers of items that are not [`Uniformity::Mixed`], for as many items as fit.
 pub(super) fn copy_column(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize, same_layout: bool) {
+    if same_layout {
+        copy_rows::<true>(target, rows, column);
+    } else {
+        copy_rows::<false>(target, rows, column);
+    }
+}
+
+fn copy_rows<const SAME_LAYOUT: bool>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
     let Some(first) = rows.first() else { return };
     let bytes = first.length * first.columns[column].row_bytes;
     by_size!(
         bytes,
-        BYTES => if same_layout {
-            copy_same_layout::<BYTES>(target, rows, column);
-        } else {
-            copy_same_length::<BYTES>(target, rows, column);
-        },
-        _ => if same_layout && (1..=LONG_ROW).contains(&bytes) {
-            copy_ahead(target.chunks_exact_mut(bytes), rows, column, bytes, BYTES_AHEAD.div_ceil(bytes));
+        BYTES => copy_sized::<SAME_LAYOUT, BYTES>(target, rows, column),
+        _ => if (1..=LONG_ROW).contains(&bytes) {
+            let ahead = BYTES_AHEAD.div_ceil(bytes);
+            copy_ahead::<SAME_LAYOUT>(target.chunks_exact_mut(bytes), rows, column, bytes, ahead);
         } else {
             copy_any_size(target, rows, column);
         }
     );
 }
 
-/// Copies rows of chunks of one layout with the widest moves that the processor has.
-fn copy_same_layout<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
+/// Copies rows of one size with the widest moves that the processor has.
+fn copy_sized<const SAME_LAYOUT: bool, const BYTES: usize>(
+    target: &mut [MaybeUninit<u8>],
+    rows: &[ReadableRows<'_>],
+    column: usize,
+) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx")]
-        fn with_avx<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
-            copy_ahead(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
+        fn with_avx<const SAME_LAYOUT: bool, const BYTES: usize>(
+            target: &mut [MaybeUninit<u8>],
+            rows: &[ReadableRows<'_>],
+            column: usize,
+        ) {
+            copy_ahead::<SAME_LAYOUT>(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
         }
         if is_x86_feature_detected!("avx") {
             // SAFETY: the processor has the feature that the function is compiled for.
-            return unsafe { with_avx::<BYTES>(target, rows, column) };
+            return unsafe { with_avx::<SAME_LAYOUT, BYTES>(target, rows, column) };
         }
     }
-    copy_ahead(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
+    copy_ahead::<SAME_LAYOUT>(arrays::<BYTES>(target), rows, column, BYTES, AHEAD);
 }
 
 /// Targets of a size that the compiler knows.
@@ -162,10 +179,11 @@ fn arrays<const BYTES: usize>(target: &mut [MaybeUninit<u8>]) -> impl Iterator<I
     target.as_chunks_mut::<BYTES>().0.iter_mut().map(<[_; BYTES]>::as_mut_slice)
 }
 
-/// The layout is read once, so the places of the rows of later items are known, and the rows are prefetched `ahead`
-/// items early. Inlined, so that sizes which the compiler knows stay known.
+/// The places of the rows of later items are known from their layouts, which are few, so the rows are prefetched `ahead`
+/// items early. With `SAME_LAYOUT` one layout is read for all items. Inlined, so that sizes which the compiler knows stay
+/// known.
 #[inline(always)]
-fn copy_ahead<'t>(
+fn copy_ahead<'t, const SAME_LAYOUT: bool>(
     targets: impl Iterator<Item = &'t mut [MaybeUninit<u8>]>,
     rows: &[ReadableRows<'_>],
     column: usize,
@@ -173,20 +191,25 @@ fn copy_ahead<'t>(
     ahead: usize,
 ) {
     let Some(first) = rows.first() else { return };
-    let Column { start, stride, .. } = first.columns[column];
+    let of_first = (first.columns[column].start, first.columns[column].stride);
+    let place = |item: &ReadableRows<'_>| {
+        let (start, stride) =
+            if SAME_LAYOUT { of_first } else { (item.columns[column].start, item.columns[column].stride) };
+        start + item.first * stride
+    };
     let is_interleaved = first.columns[column].is_interleaved();
     // The first column of interleaved rows prefetches whole rows.
-    let ahead = if is_interleaved && column == 0 { BYTES_AHEAD.div_ceil(stride) } else { ahead };
+    let ahead = if is_interleaved && column == 0 { BYTES_AHEAD.div_ceil(of_first.1) } else { ahead };
     for (index, (target, item)) in targets.zip(rows).enumerate() {
         if let Some(later) = rows.get(index + ahead) {
-            let row = later.data.as_ptr().wrapping_add(start + later.first * stride);
+            let row = later.data.as_ptr().wrapping_add(place(later));
             if !is_interleaved {
                 prefetch_all(row, bytes);
             } else if column == 0 {
-                prefetch_all(row, stride);
+                prefetch_all(row, of_first.1);
             }
         }
-        let start = start + item.first * stride;
+        let start = place(item);
         copy(target, &item.data[start..start + bytes]);
     }
 }
@@ -197,15 +220,6 @@ fn prefetch_all(row: *const u8, bytes: usize) {
     // All rows except the smallest may start anywhere in a cache line, so they may end in one more.
     if bytes > 8 {
         prefetch(row.wrapping_add(bytes - 1));
-    }
-}
-
-fn copy_same_length<const BYTES: usize>(target: &mut [MaybeUninit<u8>], rows: &[ReadableRows<'_>], column: usize) {
-    let (targets, _) = target.as_chunks_mut::<BYTES>();
-    for (target, item) in targets.iter_mut().zip(rows) {
-        if let Some(bytes) = item.bytes(column).first_chunk::<BYTES>() {
-            copy(target, bytes);
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::contents::{Table, referenced_bytes};
 use super::draw::BLOCK;
 use super::in_flight::Flight;
 use crate::batch_info::InfoColumns;
-use crate::gather::{BatchLayout, ReadableRows, copy_batch};
+use crate::gather::{AlikeRows, BatchLayout, ReadableRows};
 use crate::item::FlightNumber;
 use crate::selector::Selector;
 use crate::slab::Item;
@@ -70,7 +70,7 @@ impl Table {
     /// `now_nanos` is the time, for the figures of the table. The slots of the items are for [`Table::lease_copied`].
     ///
     /// Returns `None`, and changes nothing, if this is not possible: the rate limiter does not allow all `count` draws
-    /// now, draws may remove items, or the items are not rows of chunks of one layout, have strings, or are too many.
+    /// now, draws may remove items, or the items are not rows of the same columns, have strings, or are too many.
     pub fn sample_copied(
         &mut self,
         count: usize,
@@ -85,7 +85,7 @@ impl Table {
         }
         // With a seed, draws must be the same whether batches are copied here or gathered later.
         let before = self.rng.clone();
-        let copied = self.draw_same_layout(count, squeeze_time, used);
+        let copied = self.draw_alike(count, squeeze_time, used);
         if copied.is_none() {
             self.rng = before;
         }
@@ -133,15 +133,15 @@ impl Table {
         }
     }
 
-    /// Chooses items and copies them. `None` if their layouts differ or they are too large.
-    fn draw_same_layout(
+    /// Chooses items and copies them. `None` if they are not alike or too large.
+    fn draw_alike(
         &mut self,
         count: usize,
         squeeze_time: bool,
         used: Option<BatchLayout>,
     ) -> Option<(Vec<DrawnSlot>, BatchLayout, Buffer)> {
         let mut draws = Vec::with_capacity(count);
-        let mut rows: Vec<ReadableRows<'_>> = Vec::with_capacity(count);
+        let mut rows = AlikeRows::with_capacity(count);
         while draws.len() < count {
             let first = draws.len();
             draws.resize(count.min(first + BLOCK), (0, 0.0));
@@ -156,17 +156,13 @@ impl Table {
             }
             for (slot, _) in &draws[first..] {
                 let item = ReadableRows::of(&self.slab.get(*slot).trajectory)?;
-                let fits = match rows.first() {
-                    Some(first) => item.has_same_layout(first),
-                    None => item.size_bytes()? <= MAX_BYTES / count,
-                };
-                if !fits {
+                let is_small = !rows.is_empty() || item.size_bytes()? <= MAX_BYTES / count;
+                if !(is_small && rows.push(item)) {
                     return None;
                 }
-                rows.push(item);
             }
         }
-        let (layout, buffer) = copy_batch(&rows, squeeze_time, used)?;
+        let (layout, buffer) = rows.copy(squeeze_time, used)?;
         Some((draws, layout, buffer))
     }
 

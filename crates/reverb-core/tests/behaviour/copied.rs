@@ -125,6 +125,32 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
 }
 
 #[test]
+fn rows_of_the_same_columns_are_copied_wherever_they_lie() {
+    let mut chunks = Vec::new();
+    let mut table = Table::new(config(Uniform, Fifo, 1000)).unwrap();
+    // More layouts than are known by their addresses, of which each has one chunk or two, columns or interleaved rows.
+    for number in 0..40_usize {
+        let chunk = chunk(&numbers(1 + number % 20));
+        chunks.push(if number % 3 == 0 { Arc::new(chunk.interleave().unwrap()) } else { chunk });
+        for row in 0..chunks[number].rows() {
+            let key = 100 * number as u64 + u64::from(row);
+            insert(&mut table, key, Trajectory::rows(chunks[number].clone(), row, 1).unwrap());
+        }
+    }
+    for count in [1, 12, 13, 97] {
+        let batch = table.sample_copied(count, true, None, 0).unwrap().0;
+        for (index, column) in batch.layout.columns.iter().enumerate() {
+            let expected = batch.info.keys().iter().flat_map(|key| {
+                let (number, row) = ((key / 100) as usize, (key % 100) as u32);
+                chunks[number].rows_of(index, row, 1)
+            });
+            let copied = &bytes(&batch.buffer)[column.offset..column.offset + column.size_bytes];
+            assert!(copied.iter().eq(expected), "column {index} of {count} items");
+        }
+    }
+}
+
+#[test]
 fn infos_of_an_odd_number_of_samples_are_all_there() {
     let copied = table(config(Fifo, Fifo, 1000), 1).sample_copied(3, true, None, 0).unwrap().0;
     assert_eq!(copied.info.keys(), [0, 0, 0]);
@@ -176,9 +202,17 @@ fn a_refusal_does_not_change_what_a_seed_draws_next() {
 #[test]
 fn items_that_differ_are_not_copied() {
     let rows = |layout: &Arc<Layout>, length| Trajectory::rows(chunk(layout), 0, length).unwrap();
+    let of = |columns: &[(DType, usize)]| {
+        let columns = columns.iter().map(|&(dtype, width)| (dtype, smallvec![width], 0));
+        rows(&Arc::new(Layout::new(5, columns).unwrap()), 1)
+    };
     let layout = numbers(5);
-    let others = [rows(&layout, 2), rows(&numbers(6), 1), rows(&numbers(5), 1)];
-    for other in others {
+    let mut own: Vec<_> = layout.columns.iter().map(|column| (column.dtype, column.elements)).collect();
+    let fewer = of(&own[..4]);
+    own[2].0 = DType::UInt64;
+    let of_other_dtype = of(&own);
+    own[2] = (DType::Int64, 2);
+    for other in [rows(&layout, 2), fewer, of_other_dtype, of(&own)] {
         let mut table = Table::new(config(Uniform, Fifo, 10)).unwrap();
         insert(&mut table, 1, rows(&layout, 1));
         insert(&mut table, 2, other);
