@@ -24,6 +24,8 @@ pub(crate) const MAX_CHUNK_BYTES: usize = u32::MAX as usize;
 /// Maximum number of rows of a chunk without data. Without it, a chunk of a few bytes could have rows for which its
 /// readers need gigabytes.
 const MAX_EMPTY_ROWS: usize = 1 << 16;
+/// Rows are drawn faster as they lie interleaved if they have at most this many bytes.
+const INTERLEAVED_ROW_BYTES: usize = 4096;
 
 /// The columns of a chunk with a given number of rows, and the encoding of its bytes. Chunks of the same columns share
 /// one layout.
@@ -106,6 +108,17 @@ impl Layout {
         let mut columns = self.columns.clone();
         interleave(&mut columns)?;
         Ok(Self { columns, encoding: None, is_interleaved: true, ..*self })
+    }
+
+    /// Whether draws of single rows are faster if the columns of a row lie side by side. They are if there are several
+    /// rows and columns, none of strings, and rows are small. With large rows the processor itself predicts which memory
+    /// is read next.
+    pub fn is_drawn_better_by_row(&self) -> bool {
+        let row_bytes: usize = self.columns.iter().map(|column| column.row_bytes).sum();
+        self.rows > 1
+            && self.columns.len() > 1
+            && row_bytes <= INTERLEAVED_ROW_BYTES
+            && self.columns.iter().all(|column| column.dtype != DType::String)
     }
 
     /// Whether the columns of a row lie side by side.

@@ -17,16 +17,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use reverb_core::writer::{ChunkMemory, LEAST_SHARED_BYTES, Value};
-use reverb_core::{Chunk, DType, EpisodeIds, Error, Layout, Shape, StepRange, encode_strings, random_key, shape_text};
+use reverb_core::{
+    Chunk, DType, EpisodeIds, Error, Layout, RecentLayouts, Shape, StepRange, encode_strings, random_key, shape_text,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Copies of more bytes than this release the GIL.
 pub const DETACH_BYTES: usize = 64 * 1024;
-/// Rows of batches are interleaved if they have at most this many bytes.
-const INTERLEAVED_ROW_BYTES: usize = 4096;
-/// Layouts of chunks that are remembered; a program has few.
-const KEPT_LAYOUTS: usize = 8;
 
 /// One value of a nest that is ready to be copied.
 pub struct Leaf<'py> {
@@ -191,14 +189,14 @@ struct RaggedSource<'py> {
 
 /// Layouts of earlier chunks, so that chunks with the same columns share one.
 #[derive(Default)]
-pub struct Layouts(Mutex<Vec<Arc<Layout>>>);
+pub struct Layouts(Mutex<RecentLayouts>);
 
 impl Layouts {
     fn find(&self, rows: usize, leaves: &[Leaf<'_>], batched: bool) -> PyReverbResult<Arc<Layout>> {
         let row_shape =
             |leaf: &Leaf<'_>| if batched { Shape::from_slice(&leaf.shape[1..]) } else { leaf.shape.clone() };
         let skip = usize::from(batched);
-        let fits = |layout: &Arc<Layout>| {
+        let fits = |(): &(), layout: &Layout| {
             layout.rows as usize == rows
                 && layout.columns.len() == leaves.len()
                 && layout.columns.iter().zip(leaves).all(|(column, leaf)| {
@@ -208,36 +206,21 @@ impl Layouts {
                 })
         };
         let mut kept = self.0.lock();
-        if let Some(layout) = kept.iter().find(|layout| fits(layout)) {
-            return Ok(layout.clone());
+        if let Some(layout) = kept.find(fits) {
+            return Ok(layout);
         }
         let columns = leaves.iter().map(|leaf| (leaf.dtype, row_shape(leaf), region_bytes(&leaf.value())));
         let mut layout = Layout::new(rows, columns)?;
-        if batched && is_drawn_better_by_row(&layout) {
+        if batched && layout.is_drawn_better_by_row() {
             layout = layout.interleaved()?;
         }
-        let layout = Arc::new(layout);
-        if kept.len() == KEPT_LAYOUTS {
-            kept.remove(0);
-        }
-        kept.push(layout.clone());
-        Ok(layout)
+        Ok(kept.keep((), layout))
     }
 }
 
 /// The size of an encoded column of strings, which a layout has to know; 0 for other values.
 fn region_bytes(value: &Value<'_>) -> usize {
     if value.dtype == DType::String { value.bytes.len() } else { 0 }
-}
-
-/// Whether draws of single rows are faster if the columns of a row lie side by side. They are if there are several rows
-/// and columns, and rows are small. With large rows the processor itself predicts which memory is read next.
-fn is_drawn_better_by_row(layout: &Layout) -> bool {
-    let row_bytes: usize = layout.columns.iter().map(|column| column.row_bytes).sum();
-    layout.rows > 1
-        && layout.columns.len() > 1
-        && row_bytes <= INTERLEAVED_ROW_BYTES
-        && layout.columns.iter().all(|column| column.dtype != DType::String)
 }
 
 /// The leaves of a nest that is one step, or a number of stacked steps.

@@ -1,5 +1,6 @@
 //! Chunks that a writer fills step by step, and that then never change.
 
+use super::options::ColumnOptions;
 use super::row_bytes::{RowBytes, StreamChunks};
 use crate::{
     Chunk, ChunkKey, Column, Compression, Compressor, DType, EpisodeId, EpisodeIds, Layout, RecentLayouts, Result,
@@ -44,6 +45,8 @@ pub struct ChunkTemplate {
     pub ids: Box<[u32]>,
     /// The columns of a full chunk; the offsets of strings have no meaning.
     columns: Box<[Column]>,
+    /// Whether the columns of a row lie side by side.
+    is_interleaved: bool,
     has_strings: bool,
     /// Number of rows of a full chunk.
     pub max_rows: u32,
@@ -59,25 +62,32 @@ pub struct ChunkTemplate {
 }
 
 impl ChunkTemplate {
-    /// Creates a template of chunks with `max_rows` rows of these columns (number, dtype, shape of a row).
+    /// Creates a template of chunks with `max_rows` rows of these columns (number, dtype, shape of a row). If items can
+    /// have single rows only, the columns of a row lie side by side where that makes draws faster.
     ///
     /// # Errors
     /// [`crate::Error::InvalidArgument`] if a full chunk would exceed 4 GiB.
     pub fn new(
         columns: &[(u32, DType, Shape)],
         max_rows: u32,
-        closes_early: bool,
+        options: ColumnOptions,
         compression: ChunkCompression,
     ) -> Result<Self> {
         let specs = columns.iter().map(|(_, dtype, shape)| (*dtype, shape.clone(), 0));
-        let layout = Layout::new(max_rows as usize, specs)?;
+        let mut layout = Layout::new(max_rows as usize, specs)?;
+        // Interleaved bytes are never compressed.
+        if options.num_keep_alive_refs == 1 && compression.codec == Compression::None && layout.is_drawn_better_by_row()
+        {
+            layout = layout.interleaved()?;
+        }
         Ok(Self {
             ids: columns.iter().map(|(id, ..)| *id).collect(),
             has_strings: columns.iter().any(|(_, dtype, _)| *dtype == DType::String),
             max_rows,
             is_delta_encoded: compression.delta,
-            closes_early,
-            size_bytes: layout.size_bytes,
+            closes_early: options.max_chunk_length.is_none(),
+            size_bytes: layout.held_bytes(),
+            is_interleaved: layout.is_interleaved(),
             compressor: compression.compressor(columns.len()).map(Mutex::new),
             columns: layout.columns,
             layouts: Mutex::default(),
@@ -92,8 +102,10 @@ impl ChunkTemplate {
     /// Makes room for the numbers of a full chunk. What is compressed, or has strings, is copied again.
     fn row_bytes(&self, stream: &StreamChunks) -> RowBytes {
         let is_copied = self.has_strings || self.compressor.is_some();
-        let ends = self.columns.iter().map(|column| column.offset + column.size_bytes);
-        let starts = self.columns.iter().map(|column| column.offset).chain([self.size_bytes]);
+        // Interleaved columns leave no gap.
+        let columns = if self.is_interleaved { &[][..] } else { &self.columns };
+        let ends = columns.iter().map(|column| column.offset + column.size_bytes);
+        let starts = columns.iter().map(|column| column.offset).chain([self.size_bytes]);
         let gaps = [0].into_iter().chain(ends).zip(starts);
         let is_one_row = self.max_rows == 1 && !self.has_strings;
         RowBytes::new(Some(stream).filter(|_| !is_copied), self.size_bytes, is_one_row, gaps)
@@ -115,7 +127,8 @@ impl ChunkTemplate {
         }
         let specs =
             self.columns.iter().enumerate().map(|(i, column)| (column.dtype, column.shape.clone(), string_bytes(i)));
-        Ok(layouts.keep((), Layout::new(rows as usize, specs)?))
+        let layout = Layout::new(rows as usize, specs)?;
+        Ok(layouts.keep((), if self.is_interleaved { layout.interleaved()? } else { layout }))
     }
 }
 
@@ -224,7 +237,7 @@ impl WriterChunk {
                 open.strings[index].push(value.bytes, column.elements);
             } else {
                 debug_assert_eq!(value.bytes.len(), column.row_bytes, "a row of column {index}");
-                open.data.put(column.offset + row as usize * column.row_bytes, value.bytes);
+                open.data.put(column.start + row as usize * column.stride, value.bytes);
             }
         }
         open.steps = match row {
@@ -330,12 +343,17 @@ impl WriterChunk {
                 return Ok(CellData::Strings((first..first + count).map(string).collect()));
             }
             Body::Open(open) => {
-                let start = column.offset + offset as usize * column.row_bytes;
-                return Ok(CellData::Numbers(
-                    open.data.bytes()[start..start + length as usize * column.row_bytes].to_vec(),
-                ));
+                let (bytes, mut rows) = (open.data.bytes(), Vec::with_capacity(length as usize * column.row_bytes));
+                for row in offset..offset + length {
+                    let start = column.start + row as usize * column.stride;
+                    rows.extend_from_slice(&bytes[start..start + column.row_bytes]);
+                }
+                return Ok(CellData::Numbers(rows));
             }
         };
+        if column.dtype != DType::String && chunk.is_readable(length) {
+            return Ok(CellData::Numbers(chunk.rows_of(index as usize, offset, length).to_vec()));
+        }
         let mut scratch = Vec::new();
         let view = chunk.view(&mut scratch)?;
         Ok(match column.dtype {
@@ -362,7 +380,8 @@ impl WriterChunk {
         Ok(chunk)
     }
 
-    /// Returns the bytes as `layout` arranges them. A full chunk of numbers already has this arrangement.
+    /// Returns the bytes as `layout` arranges them. A full chunk of numbers already has this arrangement, and so have
+    /// interleaved rows.
     fn pack(&self, open: &mut OpenRows, layout: &Layout) -> Bytes {
         let columns = layout.columns.iter().zip(&self.template.columns);
         if self.template.has_strings {
@@ -376,10 +395,10 @@ impl WriterChunk {
             }
             return data.into();
         }
-        let is_full = open.rows == self.template.max_rows;
-        open.data.finish(self.template.size_bytes, layout.size_bytes, |data| {
+        let is_arranged = self.template.is_interleaved || open.rows == self.template.max_rows;
+        open.data.finish(self.template.size_bytes, layout.held_bytes(), |data| {
             let mut end = 0;
-            for (to, from) in columns.filter(|_| !is_full) {
+            for (to, from) in columns.filter(|_| !is_arranged) {
                 // Columns only move towards the beginning, so none is overwritten before it has moved.
                 data.copy_within(from.offset..from.offset + to.size_bytes, to.offset);
                 // Gaps between columns must not contain earlier data.

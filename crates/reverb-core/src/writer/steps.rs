@@ -313,9 +313,8 @@ impl StepBuffer {
             shape.iter().fold(dtype.size().max(8), |bytes, &dim| bytes.saturating_mul(dim))
         };
         let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
-        let closes_early = options.max_chunk_length.is_none();
         let rows = if columns.iter().any(|&id| self.is_open(id)) { 1 } else { options.rows_of_chunk(row_bytes) };
-        ChunkTemplate::new(&specs, rows, closes_early, self.compression)
+        ChunkTemplate::new(&specs, rows, options, self.compression)
     }
 
     /// Splits groups of which only some columns have a value.
@@ -526,7 +525,8 @@ impl StepBuffer {
 /// Fails, before anything changes, if a column of such values is not possible.
 fn check_column(column: u32, value: Value<'_>) -> Result<()> {
     let columns = [(column, value.dtype, Shape::from_slice(value.shape))];
-    ChunkTemplate::new(&columns, 1, true, ChunkCompression::default()).map(drop)
+    let options = ColumnOptions { num_keep_alive_refs: 1, max_chunk_length: None };
+    ChunkTemplate::new(&columns, 1, options, ChunkCompression::default()).map(drop)
 }
 
 /// Whether the values are those of the columns, in order, which is the common case.

@@ -1,9 +1,10 @@
 //! Chunks whose data a writer puts into memory that it is lent.
 
 use reverb_core::writer::{
-    CellData, ChunkCompression, ChunkMemory, ChunkTemplate, LEAST_SHARED_BYTES, StreamChunks, Value, WriterChunk,
+    CellData, ChunkCompression, ChunkMemory, ChunkTemplate, ColumnOptions, LEAST_SHARED_BYTES, StreamChunks, Value,
+    WriterChunk,
 };
-use reverb_core::{Buffer, Compression, DType, Layout, LentMemory, Shape};
+use reverb_core::{Buffer, Chunk, Compression, DType, Layout, LentMemory, Shape};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -41,7 +42,12 @@ const COLUMNS: [(DType, usize); 2] =
 
 fn template(rows: u32, compression: ChunkCompression) -> Arc<ChunkTemplate> {
     let columns = COLUMNS.map(|(dtype, len)| (0, dtype, Shape::from_slice(&[len])));
-    Arc::new(ChunkTemplate::new(&columns, rows, true, compression).unwrap())
+    Arc::new(ChunkTemplate::new(&columns, rows, kept(8), compression).unwrap())
+}
+
+/// Options of a writer of which so many values stay available to new items.
+fn kept(num_keep_alive_refs: u32) -> ColumnOptions {
+    ColumnOptions { num_keep_alive_refs, max_chunk_length: None }
 }
 
 /// The values of a row.
@@ -101,9 +107,48 @@ fn what_is_small_or_copied_anyway_lies_elsewhere() {
     let compressed = ChunkCompression { codec: Compression::Lz4, delta: false };
     written(1, &template(1, compressed), Some(lender.clone()));
     let columns = [(0, DType::UInt8, Shape::from_slice(&[LEAST_SHARED_BYTES - 8]))];
-    let small = Arc::new(ChunkTemplate::new(&columns, 1, true, ChunkCompression::default()).unwrap());
+    let small = Arc::new(ChunkTemplate::new(&columns, 1, kept(1), ChunkCompression::default()).unwrap());
     let stream = StreamChunks::default();
     stream.set_memory(Some(lender.clone()));
     let _chunk = WriterChunk::open(small, 1, stream);
     assert_eq!(lender.0.load(Relaxed), 0);
+}
+
+/// A chunk of so many rows, of a template of four: a column of bytes and one of numbers. Reads each row twice.
+fn small(rows: u8, width: usize, options: ColumnOptions, codec: Compression) -> Arc<Chunk> {
+    let columns = [(0, DType::UInt8, Shape::from_slice(&[width])), (1, DType::Int32, Shape::new())];
+    let compression = ChunkCompression { codec, delta: false };
+    let template = Arc::new(ChunkTemplate::new(&columns, 4, options, compression).unwrap());
+    let chunk = WriterChunk::open(template, 1, StreamChunks::default());
+    let values = |number: u8| [vec![number; width], vec![0, number, 0, 0]];
+    let shapes: [&[usize]; 2] = [&[width], &[]];
+    let check = |number: u8| {
+        for (index, expected) in (0..).zip(values(number)) {
+            assert_eq!(chunk.read(index, number.into(), 1).unwrap(), CellData::Numbers(expected));
+        }
+    };
+    for number in 0..rows {
+        let values = values(number);
+        let values = values.iter().zip(columns.iter().zip(shapes));
+        let values = values.map(|(bytes, ((_, dtype, _), shape))| Value { dtype: *dtype, shape, bytes });
+        chunk.push(number.into(), number.into(), values).unwrap();
+        check(number);
+    }
+    let closed = chunk.close().unwrap();
+    (0..rows).for_each(check);
+    closed
+}
+
+#[test]
+fn rows_of_items_of_one_step_lie_side_by_side() {
+    for rows in 1..=4 {
+        let [by_row, by_column] = [1, 2].map(|keep| small(rows, 3, kept(keep), Compression::None));
+        assert!(by_row.layout().is_interleaved() && !by_column.layout().is_interleaved());
+        assert_eq!(by_row.data().len(), 7 * usize::from(rows));
+        let mut scratch = Vec::new();
+        assert_eq!(by_row.view(&mut scratch).unwrap().data(), by_column.data());
+    }
+    // Compressed chunks and large rows do not.
+    assert!(!small(4, 3, kept(1), Compression::Lz4).layout().is_interleaved());
+    assert!(!small(4, 5000, kept(1), Compression::None).layout().is_interleaved());
 }
