@@ -12,6 +12,12 @@ from reverb.exchange.items import Column, Items
 from reverb.exchange.layout import FIXED, ColumnLayout, Layout, storage
 from reverb.replay_sample import Ragged
 
+# The dtypes of numbers, by their types. `DataType.to_pandas_dtype` needs pandas in some releases.
+_DTYPES = {
+    pa.from_numpy_dtype(code): np.dtype(code)
+    for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+
 
 def to_items(batch: pa.RecordBatch, layout: Layout, where: str) -> Items:
     """Reads the items of a record batch.
@@ -104,7 +110,7 @@ def _numbers(array: pa.Array, where: str) -> NDArray[Any]:
         flags: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return flags
     # The bytes are reinterpreted, as on export: no conversion looks at the values.
-    dtype = np.dtype(array.type.to_pandas_dtype())
+    dtype = _DTYPES[array.type]
     buffer = array.buffers()[1]
     if not len(array) or buffer is None:
         return np.empty(0, dtype)
