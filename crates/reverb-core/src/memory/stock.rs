@@ -55,7 +55,7 @@ struct Stock {
 
 struct State {
     /// Pages of dropped chunks by their size, and the sum of their sizes.
-    free: BTreeMap<usize, Vec<Pages>>,
+    free: BTreeMap<usize, Kept>,
     free_bytes: usize,
     /// The block that pages are cut from.
     current: Option<Block>,
@@ -65,6 +65,14 @@ struct State {
     /// Whether anything was taken since the thread last looked.
     is_used: bool,
     has_thread: bool,
+}
+
+/// Pages of one size.
+#[derive(Default)]
+struct Kept {
+    pages: Vec<Pages>,
+    /// The least number of them since the thread last looked: so many were not needed.
+    least: usize,
 }
 
 impl Stock {
@@ -147,8 +155,9 @@ impl Stock {
                 drop((state, unneeded));
                 return self.end();
             }
+            let surplus = state.take_surplus();
             drop(state);
-            drop(unneeded);
+            drop((unneeded, surplus));
         }
     }
 
@@ -182,9 +191,23 @@ impl Stock {
 impl State {
     /// Takes pages of an earlier chunk of this size.
     fn reuse(&mut self, size: usize) -> Option<Pages> {
-        let pages = self.free.get_mut(&size)?.pop()?;
+        let kept = self.free.get_mut(&size)?;
+        let pages = kept.pages.pop()?;
+        kept.least = kept.least.min(kept.pages.len());
         self.free_bytes -= size;
         Some(pages)
+    }
+
+    /// Takes the pages that nobody needed since the last call.
+    fn take_surplus(&mut self) -> Vec<Pages> {
+        let mut surplus = Vec::new();
+        for kept in self.free.values_mut() {
+            surplus.extend(kept.pages.drain(..kept.least.min(kept.pages.len())));
+            kept.least = kept.pages.len();
+        }
+        self.free.retain(|_, kept| !kept.pages.is_empty());
+        self.free_bytes -= surplus.iter().map(Pages::size).sum::<usize>();
+        surplus
     }
 
     /// Keeps pages for a later chunk. Returns those that there is no room for.
@@ -192,8 +215,8 @@ impl State {
         let (size, mut unneeded) = (pages.size(), Vec::new());
         while self.free_bytes + size > FREE_LIMIT {
             // Rather those of sizes that are not dropped any more, unless it would be in vain.
-            let other = self.free.iter_mut().find(|(other, kept)| **other != size && !kept.is_empty());
-            let Some(kept) = other.filter(|_| size <= FREE_LIMIT).and_then(|(_, kept)| kept.pop()) else {
+            let other = self.free.iter_mut().find(|(other, kept)| **other != size && !kept.pages.is_empty());
+            let Some(kept) = other.filter(|_| size <= FREE_LIMIT).and_then(|(_, kept)| kept.pages.pop()) else {
                 unneeded.push(pages);
                 return unneeded;
             };
@@ -201,7 +224,7 @@ impl State {
             unneeded.push(kept);
         }
         self.free_bytes += size;
-        self.free.entry(size).or_default().push(pages);
+        self.free.entry(size).or_default().pages.push(pages);
         unneeded
     }
 
@@ -334,6 +357,19 @@ mod tests {
         assert_eq!(stock.stocked_bytes(), 409_600);
         assert_ne!(filled(stock, 40_000, 4).as_ptr(), freed, "much smaller");
         assert_eq!(filled(stock, 395_000, 4).as_ptr(), freed, "a little smaller");
+    }
+
+    #[test]
+    fn pages_that_nobody_needs_go_back_while_others_are_used() {
+        let stock = stock(20);
+        drop((0..20).map(|_| filled(stock, 400_000, 1)).collect::<Vec<_>>());
+        drop((0..3).map(|_| filled(stock, 100_000, 1)).collect::<Vec<_>>());
+        let one = 100_000_usize.next_multiple_of(page_bytes());
+        // Two of the others are used all the time.
+        wait_until(|| {
+            drop([(); 2].map(|()| filled(stock, 100_000, 2)));
+            stock.stocked_bytes() == 2 * one
+        });
     }
 
     #[test]
