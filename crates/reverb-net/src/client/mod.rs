@@ -167,7 +167,9 @@ impl Client {
             true => Box::pin(connect::connect_after_stop(&self.endpoint, &self.session, deadline)).await?,
             false => Box::pin(connect::connect(&self.endpoint, &self.session, deadline)).await?,
         };
-        Ok(self.keep(road.into()))
+        // A server of this process listens slightly before it is known here, and has answered only after that.
+        let here = Roads::at_once(&self.endpoint, &self.session);
+        Ok(self.keep(here.unwrap_or_else(|| road.into())))
     }
 
     /// Returns the road to the server; of several, to the one whose turn it is, or to the `home` of a writer if that can
