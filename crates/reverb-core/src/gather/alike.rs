@@ -5,7 +5,7 @@ use super::rows::{ReadableRows, copy_columns};
 use crate::{Buffer, Column};
 use smallvec::SmallVec;
 
-/// Maximum number of layouts that are known by their addresses. The chunks of one writer have as many at most.
+/// Maximum number of layouts that are known by their addresses. Columns of further layouts are compared for each item.
 const KNOWN_LAYOUTS: usize = 8;
 
 /// Rows of items that can be stacked: as many of each item, and of the same columns, wherever these lie in their chunks.
