@@ -138,6 +138,7 @@ impl Stock {
 
     /// Faults blocks ahead, and gives back what is not needed, until nothing is.
     fn work(&self) {
+        let mut look_at = Instant::now() + self.quiet;
         loop {
             let mut state = self.state.lock();
             if state.ready.len() < state.wanted(self.quiet) {
@@ -147,17 +148,19 @@ impl Stock {
                 self.state.lock().ready.push(block);
                 continue;
             }
-            if !self.begun.wait_for(&mut state, self.quiet).timed_out() {
+            if !self.begun.wait_until(&mut state, look_at).timed_out() {
                 continue;
             }
-            let unneeded = std::mem::take(&mut state.ready);
+            look_at = Instant::now() + self.quiet;
             if !std::mem::take(&mut state.is_used) {
-                drop((state, unneeded));
+                drop(state);
                 return self.end();
             }
-            let surplus = state.take_surplus();
+            let wanted = state.wanted(self.quiet).min(state.ready.len());
+            let unneeded = (state.ready.split_off(wanted), state.take_surplus());
+            // The system takes them back without the lock.
             drop(state);
-            drop((unneeded, surplus));
+            drop(unneeded);
         }
     }
 
@@ -289,7 +292,7 @@ mod tests {
         pages.iter().filter(|&&page| page & 1 == 1).count() * page_bytes()
     }
 
-    fn wait_until(holds: impl Fn() -> bool) {
+    fn wait_until(mut holds: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !holds() {
             assert!(begun.elapsed() < Duration::from_secs(60));
@@ -361,14 +364,16 @@ mod tests {
 
     #[test]
     fn pages_that_nobody_needs_go_back_while_others_are_used() {
-        let stock = stock(20);
+        let stock = stock(100);
         drop((0..20).map(|_| filled(stock, 400_000, 1)).collect::<Vec<_>>());
         drop((0..3).map(|_| filled(stock, 100_000, 1)).collect::<Vec<_>>());
         let one = 100_000_usize.next_multiple_of(page_bytes());
-        // Two of the others are used all the time.
+        // Two of the others are used all the time, while a table grows.
+        let mut table = Vec::new();
         wait_until(|| {
             drop([(); 2].map(|()| filled(stock, 100_000, 2)));
-            stock.stocked_bytes() == 2 * one
+            table.push(filled(stock, 1_000_000, 3));
+            stock.state.lock().free_bytes == 2 * one
         });
     }
 
