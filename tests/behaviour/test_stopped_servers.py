@@ -426,3 +426,15 @@ def test_a_server_of_the_same_process_ends_calls_with_cancelled_errors():
     with pytest.raises(errors.CancelledError) as stopped:
         waiting.result()
     assert type(stopped.value) is errors.CancelledError
+
+
+def test_a_client_that_waited_for_a_server_of_its_process_gets_the_short_road():
+    server = reverb.Server([reverb.Table.queue("queue", 10)])
+    for _ in range(5):
+        server.stop(returns=True)
+        client = reverb.Client(f"localhost:{server.port}")
+        waiting = Background(lambda client=client: client.server_info(timeout=PATIENCE_S))
+        time.sleep(0.1)
+        server = reverb.Server([reverb.Table.queue("queue", 10)], port=server.port)
+        assert list(waiting.result()) == ["queue"]
+        assert client.road == "same_process"
