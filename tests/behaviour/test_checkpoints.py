@@ -1,6 +1,5 @@
 """Checkpoints as users see them: saved by a client, restored by a server, read without a server."""
 
-import contextlib
 import logging
 import os
 import pathlib
@@ -354,13 +353,7 @@ def test_exit_of_the_program_saves_once_more_if_asked(root, ending):
 def test_interval_saves_in_the_background(root, start):
     _, client = start(make_table(), checkpointer=keep_in(root, interval=0.01))
     insert_values(client, range(3))
-
-    def is_saved():
-        with contextlib.suppress(errors.DataLossError):  # The next save may remove the only one while it is read.
-            return root.exists() and len(names_in(root)) == 1 and len(checkpointers.open(root).table("table")) == 3
-        return False
-
-    eventually(is_saved)
+    eventually(lambda: root.exists() and len(names_in(root)) == 1 and len(checkpointers.open(root).table("table")) == 3)
 
 
 def test_folder_that_cannot_be_written_to_can_be_loaded_from(root, start, caplog):

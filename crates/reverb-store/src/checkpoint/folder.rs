@@ -20,6 +20,9 @@ pub const DONE: &str = "DONE";
 const SAVING: &str = ".saving-";
 /// Prefix of the name of a checkpoint while it is removed.
 const REMOVING: &str = ".removing-";
+/// Most times that a folder is listed for a checkpoint that can be loaded. One more than there are damaged ones is enough
+/// unless a server saves faster than its checkpoints can be read.
+const MOST_LOOKS: usize = 1000;
 
 /// A checkpoint in the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,42 @@ pub fn checkpoints(disk: &dyn Disk, root: &Path) -> Result<Vec<CheckpointEntry>>
     }
     found.sort_by(|a, b| (b.time, &b.name).cmp(&(a.time, &a.name)));
     Ok(found)
+}
+
+/// Loads the newest checkpoint in `root` that is not damaged. Returns its path and what `load` has returned, or `None` if
+/// there is no checkpoint, and what is damaged, each with the damage.
+///
+/// A server may save meanwhile. What it has removed is not damaged, and its new checkpoints are found.
+///
+/// # Errors
+/// Those of [`checkpoints`] and `load`; [`Error::DataLoss`] if all checkpoints are damaged.
+#[expect(clippy::type_complexity, reason = "a path with what was made of it, and texts")]
+pub fn load_newest<T>(
+    disk: &dyn Disk,
+    root: &Path,
+    load: impl Fn(&Path) -> Result<T>,
+) -> Result<(Option<(PathBuf, T)>, Vec<String>)> {
+    let mut damaged: Vec<(String, String)> = Vec::new();
+    let told = |damaged: Vec<(String, String)>| {
+        damaged.into_iter().map(|(name, reason)| format!("{}: {reason}", root.join(name).display())).collect()
+    };
+    for _ in 0..MOST_LOOKS {
+        let listed = checkpoints(disk, root)?;
+        damaged.retain(|(name, _)| listed.iter().any(|entry| entry.name == *name));
+        let is_new = |entry: &&CheckpointEntry| damaged.iter().all(|(name, _)| *name != entry.name);
+        let Some(entry) = listed.iter().find(is_new) else { break };
+        let path = root.join(&entry.name);
+        match load(&path) {
+            Ok(loaded) => return Ok((Some((path, loaded)), told(damaged))),
+            Err(Error::DataLoss(reason)) => damaged.push((entry.name.clone(), reason)),
+            Err(error) => return Err(error),
+        }
+    }
+    if damaged.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let all: Vec<String> = told(damaged);
+    Err(Error::DataLoss(format!("no checkpoint can be loaded: {}", all.join("; "))))
 }
 
 fn names(disk: &dyn Disk, root: &Path) -> Result<Vec<String>> {
@@ -165,6 +204,7 @@ pub fn remove_files(disk: &dyn Disk, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::RealDisk;
 
     fn entry(name: &str) -> CheckpointEntry {
         CheckpointEntry { name: name.into(), time: time_of(name), is_ours: true }
@@ -186,5 +226,34 @@ mod tests {
             assert!(name.as_str() > there, "{name} {there}");
             assert!(entry(&name).time > entry(there).time, "{name} {there}");
         }
+    }
+
+    #[test]
+    fn a_checkpoint_that_a_save_replaces_meanwhile_is_not_damaged() {
+        let root = std::env::temp_dir().join(format!("reverb-newest-{}", std::process::id()));
+        std::fs::create_dir(&root).unwrap();
+        let save = |name: &str| {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join(DONE), "").unwrap();
+        };
+        let [old, first, second] = ["2026-03-04T05:06:07Z", "2026-03-04T05:06:08Z", "2026-03-04T05:06:09Z"];
+        save(old);
+        save(first);
+        let load = |path: &Path| match path.file_name().unwrap().to_str().unwrap() {
+            name if name == first => {
+                std::fs::remove_dir_all(path).unwrap();
+                save(second);
+                Err(Error::DataLoss("a file is missing".into()))
+            }
+            name => Ok(name.to_owned()),
+        };
+        let (found, damaged) = load_newest(&RealDisk, &root, load).unwrap();
+        assert_eq!((found.unwrap().1.as_str(), damaged.len()), (second, 0));
+        let spoil = |_: &Path| Err::<(), _>(Error::DataLoss("a file is missing".into()));
+        let error = load_newest(&RealDisk, &root, spoil).unwrap_err().to_string();
+        let names = [old, second].map(|name| format!("{name}: a file is missing"));
+        assert!(names.iter().all(|name| error.contains(name)), "{error}");
+        assert_eq!(load_newest(&RealDisk, &root.join("nowhere"), spoil).unwrap(), (None, Vec::new()));
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Reads checkpoints without a server: lists and verifies them, and returns their items as batches.
 
-use super::folder::checkpoints;
+use super::folder::{checkpoints, load_newest};
 use super::load::{SizeLimit, read_checkpoint, read_tables};
 use crate::disk::{Disk, RealDisk};
 use crate::durable;
@@ -123,21 +123,12 @@ impl CheckpointReader {
     /// # Errors
     /// Those of [`verify`]; [`Error::TableNotFound`] if the checkpoint does not have one of the tables.
     pub fn open(path: &Path, tables: Option<&[String]>, limit: SizeLimit) -> Result<Self> {
-        let entries = checkpoints(&RealDisk, path)?;
-        let mut damaged = Vec::new();
-        for entry in &entries {
-            match Self::read(&RealDisk, &path.join(&entry.name), tables, limit) {
-                Err(Error::DataLoss(reason)) => damaged.push(format!("{}: {reason}", entry.name)),
-                result => {
-                    if !damaged.is_empty() {
-                        tracing::warn!("{}: skipped damaged checkpoints: {}", path.display(), damaged.join("; "));
-                    }
-                    return result;
-                }
-            }
-        }
+        let (found, damaged) = load_newest(&RealDisk, path, |newest| Self::read(&RealDisk, newest, tables, limit))?;
         if !damaged.is_empty() {
-            return Err(Error::DataLoss(format!("no checkpoint can be loaded: {}", damaged.join("; "))));
+            tracing::warn!("skipped damaged checkpoints: {}", damaged.join("; "));
+        }
+        if let Some((_, reader)) = found {
+            return Ok(reader);
         }
         Self::read(&RealDisk, path, tables, limit)
     }

@@ -1,7 +1,7 @@
 //! Chooses a checkpoint in a folder, and restores the tables of a server from it or says what that would do.
 
 use super::definition::{Merged, OptionTexts};
-use super::folder::{checkpoints, files_of, is_complete};
+use super::folder::{files_of, is_complete, load_newest};
 use super::load::{ReadTable, SizeLimit, check_complete, read_checkpoint, read_tables};
 use super::options::{CheckpointOptions, Definitions, LoadOptions};
 use super::status::StatusBoard;
@@ -130,17 +130,15 @@ fn select<T>(
     if let Some(path) = &options.load.path {
         return load_certain(path);
     }
-    let mut damaged = Vec::new();
-    for entry in checkpoints(disk, &options.root)? {
-        let path = options.root.join(&entry.name);
-        match load(&path) {
-            Ok(loaded) => return Ok((Some((path, loaded)), damaged)),
-            Err(Error::DataLoss(reason)) => damaged.push(format!("{}: {reason}", path.display())),
-            Err(error) => return Err(in_checkpoint(&path, error)),
-        }
-    }
-    if !damaged.is_empty() {
-        return Err(Error::DataLoss(format!("no checkpoint can be loaded: {}", damaged.join("; "))));
+    let load_any = |path: &Path| {
+        load(path).map_err(|error| match error {
+            Error::DataLoss(_) => error,
+            error => in_checkpoint(path, error),
+        })
+    };
+    let (found, damaged) = load_newest(disk, &options.root, load_any)?;
+    if found.is_some() {
+        return Ok((found, damaged));
     }
     match &options.fallback {
         Some(path) if is_complete(&files_of(disk, path)?.unwrap_or_default()) => load_certain(path),
