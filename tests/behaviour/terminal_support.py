@@ -14,7 +14,7 @@ import time
 
 from behaviour_support import PATIENCE_S
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
@@ -69,7 +69,7 @@ class Terminal:
 
     def screens(self):
         """The screens that were drawn so far, each as text. The last one may not be complete."""
-        return [_CONTROLS.sub("", screen).replace("\r", "") for screen in self.seen.split("\x1b[H")[1:]]
+        return [CONTROLS.sub("", screen).replace("\r", "") for screen in self.seen.split("\x1b[H")[1:]]
 
     def wait_for(self, condition):
         """Reads until a complete screen meets a condition, and returns it."""

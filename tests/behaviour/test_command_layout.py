@@ -1,20 +1,16 @@
 """What `reverb info` and `reverb peek` show, in terminals of several widths."""
 
-import codecs
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 
 import numpy as np
 import pytest
 from behaviour_support import PATIENCE_S, Background, eventually
+from terminal_support import CONTROLS, Terminal
 
 import reverb
 
@@ -133,31 +129,12 @@ def test_watched_info_fits_the_width_in_a_pipe(address, width):
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_watched_info_fits_a_terminal(address, width):
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    with subprocess.Popen(
-        [*COMMAND, "info", address, "--watch", "--interval", "0.05"],
-        stdin=slave,
-        stdout=slave,
-        env={**inherited, "TERM": "xterm"},
-    ) as watching:
-        os.close(slave)
-        # A read may end within a character.
-        seen, decoder = "", codecs.getincrementaldecoder("utf-8")()
+    with Terminal([*COMMAND, "info", address, "--watch", "--interval", "0.05"], width) as terminal:
         # Each view after the first begins where the one before it did, with the line erased.
-        while seen.count(address) < 4:
-            seen += decoder.decode(os.read(master, 1 << 16))
-        watching.send_signal(signal.SIGINT)
-        # The end of what it prints; a terminal without a program raises an error.
-        try:
-            while os.read(master, 1 << 16):
-                pass
-        except OSError:
-            pass
-        assert watching.wait(PATIENCE_S) == 130
-    os.close(master)
-    views = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.replace("\r", "")).split(address)
+        eventually(lambda: terminal.read() and terminal.seen.count(address) >= 4)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 130
+    views = CONTROLS.sub("", terminal.seen).replace("\r", "").split(address)
     check_view(views[2].split("\n", 1)[1].rstrip(" "), width, address)
 
 

@@ -21,9 +21,9 @@ const LONG_ROW: usize = 8 << 10;
 /// What the items of a batch have in common, which decides how they are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Uniformity {
-    /// Each item has the same number of rows of one chunk, and all chunks share a layout. Such items can be stacked.
+    /// Each item has the same number of rows of one chunk, and all chunks share a layout, which is read once for all.
     SameLayout,
-    /// Each item has the same number of rows of one chunk.
+    /// Each item has the same number of rows of one chunk. Such items can be stacked, too.
     SameLength,
     /// Items without anything in common.
     Mixed,
