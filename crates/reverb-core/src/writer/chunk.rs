@@ -102,11 +102,10 @@ impl ChunkTemplate {
     /// Makes room for the numbers of a full chunk. What is compressed, or has strings, is copied again.
     fn row_bytes(&self, stream: &StreamChunks) -> RowBytes {
         let is_copied = self.has_strings || self.compressor.is_some();
-        // Interleaved columns leave no gap.
-        let columns = if self.is_interleaved { &[][..] } else { &self.columns };
-        let ends = columns.iter().map(|column| column.offset + column.size_bytes);
-        let starts = columns.iter().map(|column| column.offset).chain([self.size_bytes]);
-        let gaps = [0].into_iter().chain(ends).zip(starts);
+        let ends = self.columns.iter().map(|column| column.offset + column.size_bytes);
+        let starts = self.columns.iter().map(|column| column.offset).chain([self.size_bytes]);
+        // Interleaved columns leave none.
+        let gaps = [0].into_iter().chain(ends).zip(starts).filter(|_| !self.is_interleaved);
         let is_one_row = self.max_rows == 1 && !self.has_strings;
         RowBytes::new(Some(stream).filter(|_| !is_copied), self.size_bytes, is_one_row, gaps)
     }
