@@ -8,6 +8,7 @@ use crate::packed::{Packed, Unpack};
 use crate::prefetch::prefetch;
 use crate::{ChunkKey, DType, EpisodeId, Error, Result};
 use bytes::Bytes;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -58,13 +59,9 @@ impl Data {
 
 /// An immutable block of steps. Items hold it by reference, and it is freed with the last of them.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Chunk {
-    /// Key of the chunk, chosen by the writer.
-    pub key: ChunkKey,
-    /// Episodes of the rows.
-    pub episodes: EpisodeIds,
-    /// Steps that the chunk covers.
-    pub steps: StepRange,
+    // What draws and removals read comes first, beside the counts: see `prefetch`.
     layout: Arc<Layout>,
     data: Data,
     /// Bytes of the data divided by the number of rows: saves a division for every item.
@@ -73,6 +70,12 @@ pub struct Chunk {
     pub(crate) owner: AtomicU32,
     /// Number of cells that items of the owner use, counted once for each item. A cell is a row of a column.
     pub(crate) used_cells: AtomicU64,
+    /// Key of the chunk, chosen by the writer.
+    pub key: ChunkKey,
+    /// Episodes of the rows.
+    pub episodes: EpisodeIds,
+    /// Steps that the chunk covers.
+    pub steps: StepRange,
     /// See [`Chunk::log_place`].
     log_place: AtomicU64,
 }
@@ -195,12 +198,12 @@ impl Chunk {
         self.layout.is_interleaved() || self.layout.encoding().is_some()
     }
 
-    /// Prefetches what a reader needs to count a reference and to find the rows: two cache lines for most chunks.
+    /// Prefetches what is needed to count a reference and uses, and to find the rows: a cache line, or two.
     #[inline]
     pub(crate) fn prefetch(this: &Arc<Self>) {
-        let start = Arc::as_ptr(this).cast::<u8>().wrapping_sub(COUNTS_BYTES);
-        (0..COUNTS_BYTES + size_of::<Self>()).step_by(64).for_each(|byte| prefetch(start.wrapping_add(byte)));
-        prefetch(start.wrapping_add(COUNTS_BYTES + size_of::<Self>() - 1));
+        let start = Arc::as_ptr(this).cast::<u8>();
+        prefetch(start.wrapping_sub(COUNTS_BYTES));
+        prefetch(start.wrapping_add(offset_of!(Self, key) - 1));
     }
 
     /// Whether this number of consecutive rows can be read from [`Chunk::data`] directly, once unpacked. True for all

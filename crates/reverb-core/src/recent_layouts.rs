@@ -1,11 +1,11 @@
 //! The layouts of the last chunks of one origin.
 
 use crate::Layout;
+use crate::writer::AUTO_CHUNK_ROWS;
 use std::sync::Arc;
 
-/// Number of layouts that are kept. The chunks of a writer have few: they are full, end with an episode, or were closed
-/// early for an item.
-const KEPT_LAYOUTS: usize = 8;
+/// Number of layouts that are kept: as many as a writer's chunks have, which are closed early for an item.
+const KEPT_LAYOUTS: usize = AUTO_CHUNK_ROWS;
 
 /// The layouts of the last chunks of a writer, a stream or a file. Chunks of one layout share it, which takes less memory,
 /// and batches of them are copied faster.
@@ -47,19 +47,19 @@ mod tests {
     use smallvec::smallvec;
 
     #[test]
-    fn a_layout_is_found_until_eight_newer_ones_are_kept() {
+    fn a_layout_is_found_until_a_full_number_of_newer_ones_is_kept() {
         let mut layouts = RecentLayouts::default();
         let of_rows = |rows| Layout::new(rows, [(DType::Int8, smallvec![], 0)]).unwrap();
         let found = |layouts: &RecentLayouts<&str>, rows, made_from| {
             layouts.find(|from, layout| layout.rows == rows && *from == made_from)
         };
         let first = layouts.keep("a stream", of_rows(1));
-        for rows in 2..=8 {
+        for rows in 2..=KEPT_LAYOUTS {
             layouts.keep("a stream", of_rows(rows));
         }
         assert!(Arc::ptr_eq(&found(&layouts, 1, "a stream").unwrap(), &first));
         assert!(found(&layouts, 1, "another").is_none());
-        layouts.keep("a stream", of_rows(9));
+        layouts.keep("a stream", of_rows(KEPT_LAYOUTS + 1));
         assert!(found(&layouts, 1, "a stream").is_none());
         assert!(found(&layouts, 2, "a stream").is_some());
     }

@@ -18,6 +18,7 @@ pub use append_error::AppendError;
 pub use chunk::{CellData, ChunkCompression, ChunkTemplate, Value, WriterChunk};
 pub use column::WriterColumn;
 pub use item::WriterItem;
+pub(crate) use options::AUTO_CHUNK_ROWS;
 pub use options::ColumnOptions;
 pub use row_bytes::{ChunkMemory, LEAST_SHARED_BYTES, StreamChunks};
 pub use selection::{CellRun, Selection};

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// and so small that one item keeps little other data alive.
 const AUTO_CHUNK_BYTES: usize = 64 << 10;
 /// Maximum number of rows of a full chunk without a given length.
-const AUTO_CHUNK_ROWS: usize = 64;
+pub(crate) const AUTO_CHUNK_ROWS: usize = 64;
 /// Size in bytes of a full chunk with a given length, unless one row is larger: a chunk must fit into a message.
 const MAX_FULL_CHUNK_BYTES: usize = 32 << 20;
 
