@@ -10,6 +10,7 @@
 
 use super::passing::Passing;
 use reverb_service::{Peer, Transport};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::AsFd;
@@ -26,6 +27,11 @@ use tokio::net::{TcpStream, UnixStream};
 /// Time for which the socket is polled for an answer. It is longer than a short call takes if all threads that serve it
 /// have to be woken. Otherwise the first answer would always be too late, and polling would never begin.
 const WATCH: Duration = Duration::from_micros(200);
+// limit (Processes): bytes on their way through a Unix socket | twice {:bytes}, or what the system allows
+// (`net.core.wmem_max`) | the sender waits
+/// Bytes that a Unix socket holds until the other end reads them: several chunks. With the default of Linux, 208 KiB, a
+/// writer and its server would wait for each other at each chunk of 64 KiB.
+const UNIX_BUFFER_BYTES: usize = 1 << 20;
 /// Number of polls after which this thread yields its processor. New data means that this thread has work, so it polls
 /// a few times before it yields.
 const BUSY_LOOKS: u32 = 3;
@@ -86,6 +92,8 @@ impl From<UnixStream> for Socket {
         let address = process.map_or_else(String::new, |number| format!("pid:{number}"));
         let peer = Arc::new(Peer::new(Transport::Unix, address));
         let passing = Some(Arc::default());
+        // Without it, the socket is only slower.
+        let _slow = set_socket_send_buffer_size(&stream, UNIX_BUFFER_BYTES);
         Self { stream: Stream::Unix(stream), watch: Watch::new(), peer, passing, takes: false }
     }
 }
