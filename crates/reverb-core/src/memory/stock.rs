@@ -268,7 +268,11 @@ mod tests {
 
     /// A stock of its own, which is quiet after so many milliseconds.
     fn stock(quiet_ms: u64) -> &'static Stock {
-        Box::leak(Box::new(Stock::new(Duration::from_millis(quiet_ms))))
+        /// LeakSanitizer does not take what a static has for a leak.
+        static ALL: Mutex<Vec<&Stock>> = Mutex::new(Vec::new());
+        let stock = Box::leak(Box::new(Stock::new(Duration::from_millis(quiet_ms))));
+        ALL.lock().push(stock);
+        stock
     }
 
     fn filled(stock: &'static Stock, len: usize, value: u8) -> Buffer {

@@ -65,6 +65,8 @@ pub fn wait_told(replay: &Replay) {
 
 /// Ends all servers of this process.
 extern "C" fn end_all(status: c_int, _: *mut c_void) {
+    /// Nothing may be freed any more while other threads still run.
+    static LEFT: Mutex<Vec<Arc<Replay>>> = Mutex::new(Vec::new());
     let is_for_good = status == 0 || IS_LAST.load(Relaxed);
     // Threads that have held the lock may be gone.
     let Some(mut servers) = SERVERS.try_lock_for(TELL_TIME) else { return };
@@ -77,8 +79,7 @@ extern "C" fn end_all(status: c_int, _: *mut c_void) {
     if is_for_good {
         open.iter().for_each(|server| wait_told(server));
     }
-    // Nothing may be freed any more while other threads still run.
-    std::mem::forget(open);
+    *LEFT.lock() = open;
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
