@@ -314,6 +314,7 @@ impl AsyncWrite for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::sockopt::socket_send_buffer_size;
 
     const AGES: Duration = Duration::from_secs(3600);
 
@@ -323,6 +324,14 @@ mod tests {
         // An answer is still expected, however slow the machine is.
         watch.written += AGES;
         watch
+    }
+
+    #[tokio::test]
+    async fn a_unix_socket_holds_more_than_by_default() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let before = socket_send_buffer_size(&stream).unwrap();
+        let Stream::Unix(stream) = Socket::from(stream).stream else { unreachable!("it is a Unix socket") };
+        assert!(socket_send_buffer_size(&stream).unwrap() > before);
     }
 
     #[test]
