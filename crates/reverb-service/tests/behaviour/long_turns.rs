@@ -1,6 +1,6 @@
 //! Calls of many operations, and what others see and do in the meantime.
 
-use crate::common::{config, exactly, here, items, keys, on_answer, queue, silent, uniform};
+use crate::common::{config, exactly, here, items, keys, on_answer, queue, set_journal, silent, uniform};
 use crate::done;
 use crate::waits;
 use reverb_core::{Confirmation, Error, SelectorKind, Table, TableConfig};
@@ -135,7 +135,7 @@ fn an_insert_that_another_thread_has_served_does_not_stay_for_the_rest_of_a_larg
         progress: Mutex::new(None),
         changed: Condvar::new(),
     });
-    table.set_journal(relay.clone());
+    set_journal(&table, relay.clone());
     let (other, seen) = (table.clone(), relay);
     let small = spawn(move || {
         seen.await_progress(Progress::Begins);

@@ -1,7 +1,7 @@
 //! Clients whose inserts wait take turns, one item each. The key of an item is a thousand times its client, and its
 //! number there.
 
-use crate::common::{config, exactly, here, items, keys, queue, silent};
+use crate::common::{config, exactly, here, items, keys, queue, set_journal, silent};
 use crate::{done, waits};
 use reverb_core::{Confirmation, RateLimiterConfig, SelectorKind, Table, TableConfig};
 use reverb_service::write_queue::{Done, WriteQueue};
@@ -153,7 +153,7 @@ async fn an_insert_of_another_client_enters_between_the_parts_of_a_large_one_onl
     for (count, between) in [(100_000, true), (16_384, false)] {
         let table = queue("table", 200_000);
         let journal = Arc::new(InsertBetween { table: table.clone(), seen: AtomicU64::new(0) });
-        table.set_journal(journal.clone());
+        set_journal(&table, journal.clone());
         // The call of client 2 may make the rest of it.
         if let Call::Waiting(waiting) = table.insert(items(1..count + 1), by(1)) {
             waiting.result(None, silent).await.unwrap();

@@ -172,6 +172,14 @@ impl Told {
     }
 }
 
+/// Gives a table a journal that may have the table itself, so that they keep each other alive. LeakSanitizer does not take
+/// what a static has for a leak.
+pub fn set_journal(table: &TableHandle, journal: Arc<dyn Journal>) {
+    static ALL: Mutex<Vec<Arc<dyn Journal>>> = Mutex::new(Vec::new());
+    ALL.lock().unwrap().push(journal.clone());
+    table.set_journal(journal);
+}
+
 /// A journal that can be asked what it has committed, and that calls a function when it does.
 pub struct Recorder {
     table: TableHandle,
@@ -192,11 +200,8 @@ struct Committed {
 
 impl Recorder {
     pub fn of(table: &TableHandle) -> Arc<Self> {
-        /// A table and its recorder keep each other alive. LeakSanitizer does not take what a static has for a leak.
-        static ALL: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
         let recorder = Arc::new(Self { table: table.clone(), committed: Mutex::default(), look: Mutex::default() });
-        ALL.lock().unwrap().push(recorder.clone());
-        table.set_journal(recorder.clone());
+        set_journal(table, recorder.clone());
         recorder
     }
 
