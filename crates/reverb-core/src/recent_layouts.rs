@@ -1,11 +1,14 @@
 //! The layouts of the last chunks of one origin.
 
-use crate::Layout;
 use crate::writer::AUTO_CHUNK_ROWS;
+use crate::{DType, Layout};
 use std::sync::Arc;
 
 /// Number of layouts that are kept: as many as a writer's chunks have, which are closed early for an item.
 const KEPT_LAYOUTS: usize = AUTO_CHUNK_ROWS;
+/// The same once the newest has strings. Their sizes are part of a layout, so each chunk may have another one, and looks
+/// through all that are kept.
+const KEPT_WITH_STRINGS: usize = 8;
 
 /// The layouts of the last chunks of a writer, a stream or a file. Chunks of one layout share it, which takes less memory,
 /// and batches of them are copied faster.
@@ -31,10 +34,11 @@ impl<M> RecentLayouts<M> {
 
     /// Keeps a new layout, and forgets the oldest of too many.
     pub fn keep(&mut self, made_from: M, layout: Layout) -> Arc<Layout> {
+        let has_strings = layout.columns.iter().any(|column| column.dtype == DType::String);
+        let most = if has_strings { KEPT_WITH_STRINGS } else { KEPT_LAYOUTS };
+        let surplus = (self.kept.len() + 1).saturating_sub(most);
+        self.kept.drain(..surplus);
         let layout = Arc::new(layout);
-        if self.kept.len() == KEPT_LAYOUTS {
-            self.kept.remove(0);
-        }
         self.kept.push((made_from, layout.clone()));
         layout
     }
@@ -43,7 +47,6 @@ impl<M> RecentLayouts<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DType;
     use smallvec::smallvec;
 
     #[test]
@@ -62,5 +65,17 @@ mod tests {
         layouts.keep("a stream", of_rows(KEPT_LAYOUTS + 1));
         assert!(found(&layouts, 1, "a stream").is_none());
         assert!(found(&layouts, 2, "a stream").is_some());
+    }
+
+    #[test]
+    fn few_layouts_with_strings_are_kept() {
+        let mut layouts = RecentLayouts::default();
+        let of_bytes = |bytes| Layout::new(1, [(DType::String, smallvec![], bytes)]).unwrap();
+        for bytes in 8..60 {
+            layouts.keep((), of_bytes(bytes));
+        }
+        let found: Vec<_> =
+            (8..60).filter(|&bytes| layouts.find(|(), layout| layout.size_bytes == bytes).is_some()).collect();
+        assert_eq!(found, Vec::from_iter(60 - KEPT_WITH_STRINGS..60));
     }
 }

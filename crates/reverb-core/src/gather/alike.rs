@@ -10,15 +10,16 @@ const KNOWN_LAYOUTS: usize = 128;
 /// Rows of items that can be stacked: as many of each item, and of the same columns, wherever these lie in their chunks.
 pub(crate) struct AlikeRows<'a> {
     rows: Vec<ReadableRows<'a>>,
-    /// Columns that were found to be those of the first item, although they are of another layout.
-    known: [Option<&'a [Column]>; KNOWN_LAYOUTS],
+    /// Columns that were found to be those of the first item, although they are of another layout. Empty while there are
+    /// none.
+    known: Vec<Option<&'a [Column]>>,
     /// Whether the rows of all items lie in their chunks like those of the first.
     have_same_places: bool,
 }
 
 impl<'a> AlikeRows<'a> {
     pub(crate) fn with_capacity(count: usize) -> Self {
-        Self { rows: Vec::with_capacity(count), known: [None; KNOWN_LAYOUTS], have_same_places: true }
+        Self { rows: Vec::with_capacity(count), known: Vec::new(), have_same_places: true }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -44,6 +45,7 @@ impl<'a> AlikeRows<'a> {
         /// Spreads addresses over the upper bits of a product.
         const FACTOR: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
         let hash = columns.as_ptr().addr().wrapping_mul(FACTOR) >> (usize::BITS - KNOWN_LAYOUTS.ilog2());
+        self.known.resize(KNOWN_LAYOUTS, None);
         let known = &mut self.known[hash];
         if known.is_some_and(|known| std::ptr::eq(known, columns)) {
             return true;

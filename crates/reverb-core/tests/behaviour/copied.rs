@@ -124,14 +124,14 @@ fn a_copied_batch_of_interleaved_rows_is_that_of_columns() {
     assert_refuses(&mut table, 1);
 }
 
-/// Asserts that batches of rows are copied right from chunks of 20 lengths, each with a layout of its own. Of each
-/// `plain_of` chunks in a row, all but the first have interleaved rows.
-fn assert_copies_of_many_layouts(plain_of: usize) {
+/// Asserts that batches of rows are copied right from chunks of 20 lengths, of which each has a layout of its own. One
+/// chunk of `group` has its rows by columns, and the others have them interleaved.
+fn assert_copies_of_many_layouts(group: usize) {
     let mut chunks = Vec::new();
     let mut table = Table::new(config(Uniform, Fifo, 1000)).unwrap();
     for number in 0..40_usize {
         let chunk = chunk(&numbers(1 + number % 20));
-        chunks.push(if number % plain_of > 0 { Arc::new(chunk.interleave().unwrap()) } else { chunk });
+        chunks.push(if number % group > 0 { Arc::new(chunk.interleave().unwrap()) } else { chunk });
         for row in 0..chunks[number].rows() {
             let key = 100 * number as u64 + u64::from(row);
             insert(&mut table, key, Trajectory::rows(chunks[number].clone(), row, 1).unwrap());
@@ -145,7 +145,7 @@ fn assert_copies_of_many_layouts(plain_of: usize) {
                 chunks[number].rows_of(index, row, 1)
             });
             let copied = &bytes(&batch.buffer)[column.offset..column.offset + column.size_bytes];
-            assert!(copied.iter().eq(expected), "column {index} of {count} items, {plain_of}");
+            assert!(copied.iter().eq(expected), "column {index} of {count} items, {group}");
         }
     }
 }
@@ -153,8 +153,8 @@ fn assert_copies_of_many_layouts(plain_of: usize) {
 #[test]
 fn rows_of_the_same_columns_are_copied_wherever_they_lie() {
     // All chunks by columns, all but the first interleaved, and both in turns.
-    for plain_of in [1, 40, 2] {
-        assert_copies_of_many_layouts(plain_of);
+    for group in [1, 40, 2] {
+        assert_copies_of_many_layouts(group);
     }
 }
 
