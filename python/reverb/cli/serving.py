@@ -40,10 +40,11 @@ def serve(path: str | None, given: Mapping[str, tuple[Any, str]]) -> None:
     # A last save that fails is then a line with a time and a level, like all others.
     output.report_to(_logger.error)
     returns = bool(settings.values["returns"])
+    # Before anyone can know that it serves: by default, SIGHUP ends a process.
+    _reload_on_sighup(server)
     try:
         _announce(server, [table.name for table in described.tables], is_json=log_format == "json")
         notify("READY=1")
-        _reload_on_sighup(server)
         server.wait(returns=returns)
     finally:
         server.stop(returns=returns)
