@@ -266,6 +266,12 @@ impl Frames {
         Some(slots.map(|slot| values[slot as usize]).collect())
     }
 
+    /// Returns the size of so many sequences of so many steps, in bytes.
+    pub fn bytes_of(&self, sequences: usize, steps: u64) -> usize {
+        let row_bytes: usize = self.block.columns.iter().map(|column| column.row_bytes).sum();
+        usize::try_from(steps).map_or(usize::MAX, |steps| sequences.saturating_mul(steps).saturating_mul(row_bytes))
+    }
+
     /// Draws `count` sequences of `steps` frames. Each sequence lies within one segment and ends at its newest frame at
     /// the latest.
     ///

@@ -7,7 +7,7 @@ use crate::nest::{flatten_and_hash, joined_path, path};
 use crate::records::RAGGED;
 use crate::scalar::{MAX_SCALAR_BYTES, read_scalar, scalar_dtype};
 use crate::strided::copy_small;
-use crate::without_gil::without_gil;
+use crate::without_gil::{BRIEF_BYTES, without_gil_unless};
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::Mutex;
@@ -22,9 +22,6 @@ use reverb_core::{
 };
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Copies of more bytes than this release the GIL.
-pub const DETACH_BYTES: usize = 64 * 1024;
 
 /// One value of a nest that is ready to be copied.
 pub struct Leaf<'py> {
@@ -542,6 +539,6 @@ fn fill(
     // Small inserts need not look for it.
     let memory = if layout.held_bytes() >= LEAST_SHARED_BYTES { memory() } else { None };
     let assemble = || layout.assemble_in(&columns, memory.as_deref());
-    let data = if layout.held_bytes() > DETACH_BYTES { without_gil(py, assemble) } else { assemble() };
+    let data = without_gil_unless(py, layout.held_bytes() <= BRIEF_BYTES, assemble);
     Ok(Chunk::new(random_key(), episodes, StepRange::default(), layout, data)?)
 }

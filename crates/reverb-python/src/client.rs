@@ -10,7 +10,7 @@ use crate::key_check::{self, KnownKeys, compare_keys};
 use crate::runtime::{deadline, runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
 use crate::table::limiter_config;
-use crate::without_gil::without_gil;
+use crate::without_gil::{BRIEF_BYTES, BRIEF_ITEMS, without_gil, without_gil_unless};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -158,7 +158,10 @@ impl Client {
                 self.client.sample_persistently(&request, deadline, reconnect)
             }
         };
-        let Sampled { batch, draw } = self.call(py, sample)?;
+        self.closing.check(py)?;
+        // With the GIL; see `without_gil.rs`.
+        let at_once = if self.client.is_quiet() { self.client.sample_at_once(&request) } else { None };
+        let Sampled { batch, draw } = at_once.map_or_else(|| self.call(py, false, sample), Ok)?;
         let draw = draw.map(|draw| {
             let driver = (!draw.is_local()).then(|| self.driver.clone());
             self.draw(draw, driver)
@@ -207,7 +210,8 @@ impl Client {
         deletes: Vec<u64>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Option<u64>> {
-        self.ask(py, Mutate::new(table, &updates, &deletes), timeout)
+        let is_brief = updates.len() + deletes.len() <= BRIEF_ITEMS;
+        self.ask_briefly(py, is_brief, Mutate::new(table, &updates, &deletes), timeout)
     }
 
     fn update_priorities(
@@ -218,7 +222,8 @@ impl Client {
         priorities: PyReadonlyArray1<'_, f64>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Option<u64>> {
-        self.ask(py, Mutate::new(table, &pairs(&keys, &priorities)?, &[]), timeout)
+        let updates = pairs(&keys, &priorities)?;
+        self.ask_briefly(py, updates.len() <= BRIEF_ITEMS, Mutate::new(table, &updates, &[]), timeout)
     }
 
     /// Compares the keys of a nest with those of a table's signature. Returns the leaf of each column; nothing if leaves are
@@ -419,15 +424,18 @@ impl Client {
         Draw::new(pending, driver, self.draws_large.clone())
     }
 
-    /// Makes a call, and waits for the rest of it on the runtime on which it goes on.
+    /// Makes a call, and waits for the rest of it on the runtime on which it goes on. `is_brief` tells whether little is to
+    /// be done until then.
     fn call<'a, T: Send + 'a>(
         &self,
         py: Python<'_>,
+        is_brief: bool,
         start: impl FnOnce() -> Started<'a, T> + Send,
     ) -> PyReverbResult<T> {
         self.closing.check(py)?;
         // Over a connection nothing is done yet, and the GIL is let go once, to wait.
-        let started = if self.client.is_near() { without_gil(py, start) } else { start() };
+        let has_gil = !self.client.is_near() || (is_brief && self.client.is_quiet());
+        let started = without_gil_unless(py, has_gil, start);
         match started {
             Started::Done(result) => Ok(result?),
             Started::Waiting(WaitsFor::ThisProcess, rest) => wait(py, self.closing.or(rest)),
@@ -437,8 +445,19 @@ impl Client {
 
     /// Makes a call with one request and one answer.
     fn ask<C: ToAll>(&self, py: Python<'_>, call: C, timeout: Option<f64>) -> PyReverbResult<C::Answer> {
+        self.ask_briefly(py, false, call, timeout)
+    }
+
+    /// As `ask`, with what [`Client::call`] is told.
+    fn ask_briefly<C: ToAll>(
+        &self,
+        py: Python<'_>,
+        is_brief: bool,
+        call: C,
+        timeout: Option<f64>,
+    ) -> PyReverbResult<C::Answer> {
         let deadline = deadline(timeout)?;
-        self.call(py, || self.client.call(call, deadline))
+        self.call(py, is_brief, || self.client.call(call, deadline))
     }
 
     /// Calls `insert` with the server of an insert, which the calling thread asks for its tables.
@@ -451,14 +470,15 @@ impl Client {
         let ask = |purpose| {
             let deadline = if purpose == Purpose::Insert { deadline } else { Some(Instant::now()) };
             let answer_by = deadline.and_then(|deadline| deadline.checked_add(INFO_TIME));
-            self.call(py, || self.client.call_later(Info, deadline, answer_by))
+            self.call(py, false, || self.client.call_later(Info, deadline, answer_by))
         };
         insert(&Target { connection: &|| self.client.connection(), memory: &|| self.client.chunk_memory(), ask: &ask })
     }
 
     /// Inserts rows, and waits until they are in their tables.
     fn send(&self, py: Python<'_>, rows: RowInsert, deadline: Option<Instant>) -> PyReverbResult<ItemKeys> {
-        self.call(py, || self.client.insert(rows, deadline))
+        let is_brief = rows.num_items() as usize <= BRIEF_ITEMS && rows.decoded_bytes() <= BRIEF_BYTES as u64;
+        self.call(py, is_brief, || self.client.insert(rows, deadline))
     }
 }
 
@@ -510,6 +530,12 @@ fn begin<'a>(
     let start = || client.begin_sample(request, deadline, connect_by, at_once);
     if !client.is_near() {
         return Ok(start());
+    }
+    // With the GIL; see `without_gil.rs`.
+    if client.is_quiet()
+        && let Some(pending) = client.begin_at_once(request)
+    {
+        return Ok(Started::Done(Ok(pending)));
     }
     let runtime = runtime()?;
     Ok(without_gil(py, || {

@@ -1,9 +1,9 @@
 //! `reverb._rust.Frames`.
 
-use crate::array_in::{DETACH_BYTES, Leaf, batch_leaves};
+use crate::array_in::{Leaf, batch_leaves};
 use crate::array_out::columns_to_arrays;
 use crate::errors::PyReverbResult;
-use crate::without_gil::without_gil;
+use crate::without_gil::{BRIEF_BYTES, BRIEF_ITEMS, without_gil};
 use numpy::{PyArray1, PyReadonlyArray1};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -63,17 +63,13 @@ impl Frames {
             return Ok(self.added());
         }
         let values: Vec<_> = leaves.iter().map(Leaf::value).collect();
-        let is_large = values.iter().map(|value| value.bytes.len()).sum::<usize>() > DETACH_BYTES;
-        if !is_large && let Some(mut frames) = self.frames.try_lock() {
-            return Ok(frames.add_values(&values, rows, &priorities)?);
-        }
-        // The GIL is released before waiting for a lock that another thread holds.
-        Ok(without_gil(py, || self.frames.lock().add_values(&values, rows, &priorities))?)
+        let is_brief = values.iter().map(|value| value.bytes.len()).sum::<usize>() <= BRIEF_BYTES;
+        Ok(self.with_frames(py, |_| is_brief, |frames| frames.add_values(&values, rows, &priorities))?)
     }
 
     fn sample(&self, py: Python<'_>, count: usize, steps: u64, prefix: Vec<usize>) -> PyReverbResult<SampledFrames> {
-        let (frames, probabilities, layout, buffer) = without_gil(py, || {
-            let mut held = self.frames.lock();
+        let is_brief = |held: &CoreFrames| held.bytes_of(count, steps) <= BRIEF_BYTES;
+        let (frames, probabilities, layout, buffer) = self.with_frames(py, is_brief, |held| {
             let (frames, probabilities) = held.draw(count, steps)?;
             let (layout, buffer) = held.gather(&frames, steps, &prefix)?;
             Ok::<_, Error>((frames, probabilities, layout, buffer))
@@ -95,7 +91,8 @@ impl Frames {
         prefix: Vec<usize>,
     ) -> PyReverbResult<Bound<'py, PyList>> {
         let frames = frame_ids(&segments, &ids)?;
-        let (layout, buffer) = without_gil(py, || self.frames.lock().gather(&frames, steps, &prefix))?;
+        let is_brief = |held: &CoreFrames| held.bytes_of(frames.len(), steps) <= BRIEF_BYTES;
+        let (layout, buffer) = self.with_frames(py, is_brief, |held| held.gather(&frames, steps, &prefix))?;
         Ok(PyList::new(py, columns_to_arrays(py, &layout.columns, Arc::new(buffer))?)?)
     }
 
@@ -117,7 +114,25 @@ impl Frames {
             let (got, expected) = (priorities.len(), frames.len());
             return Err(Error::invalid(format!("expected {expected} priorities, got {got}")).into());
         }
-        Ok(without_gil(py, || self.frames.lock().update_priorities(&frames, &priorities))?)
+        let is_brief = frames.len() <= BRIEF_ITEMS;
+        Ok(self.with_frames(py, |_| is_brief, |held| held.update_priorities(&frames, &priorities))?)
+    }
+}
+
+impl Frames {
+    /// Does work on the frames: with the GIL if it is brief and no other thread holds them. See `without_gil.rs`.
+    fn with_frames<T: Send>(
+        &self,
+        py: Python<'_>,
+        is_brief: impl FnOnce(&CoreFrames) -> bool,
+        work: impl FnOnce(&mut CoreFrames) -> T + Send,
+    ) -> T {
+        if let Some(mut frames) = self.frames.try_lock()
+            && is_brief(&frames)
+        {
+            return work(&mut frames);
+        }
+        without_gil(py, || work(&mut self.frames.lock()))
     }
 }
 

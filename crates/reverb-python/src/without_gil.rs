@@ -1,6 +1,10 @@
-//! Work without the GIL, after which a thread comes back only if the interpreter is not about to end.
+//! Work without the GIL, and brief work with it.
 //!
-//! CPython up to 3.13 ends a thread that asks for the GIL while the interpreter ends: within the call that asks, and so amid
+//! A thread that has let go of the GIL gets it back after up to 5 ms where another computes in Python, and threads that let
+//! go of it all the time mostly wait for each other. So what takes some tens of microseconds is done with the GIL, but only
+//! while nobody holds what it needs: nobody waits for a lock, a disk or a network with the GIL.
+//!
+//! After work without the GIL, a thread comes back only if the interpreter is not about to end. CPython up to 3.13 ends a thread that asks for the GIL while the interpreter ends: within the call that asks, and so amid
 //! frames of Rust, which crashes. From 3.14 on, such a thread never comes back. Here none does once [`end_threads`] was
 //! called, as the last of what this package does at the end; and that waits for those which were on their way already.
 
@@ -8,6 +12,11 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Work on at most so many bytes is brief: a batch of a table that is copied under its lock, or a chunk.
+pub const BRIEF_BYTES: usize = 128 << 10;
+/// Work on at most so many items is brief.
+pub const BRIEF_ITEMS: usize = 256;
 
 /// Time for which the end of the interpreter waits for threads on their way. In a forked child, there may be fewer than are
 /// counted.
@@ -49,6 +58,11 @@ impl Drop for ComingBack {
 pub fn without_gil<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let (result, _has_come) = py.detach(|| (work(), ComingBack::begin()));
     result
+}
+
+/// Does work with the GIL if it is brief, and without it otherwise; see the top of this file.
+pub fn without_gil_unless<T: Send>(py: Python<'_>, is_brief: bool, work: impl FnOnce() -> T + Send) -> T {
+    if is_brief { work() } else { without_gil(py, work) }
 }
 
 /// Keeps other threads from coming back from now on.

@@ -72,6 +72,11 @@ impl Lease {
         Self { table, draws, samples, is_raced: false, received: false }
     }
 
+    /// Returns the table that the samples are of.
+    pub fn table(&self) -> &TableHandle {
+        &self.table
+    }
+
     /// Returns the number of samples.
     pub fn samples(&self) -> usize {
         self.samples

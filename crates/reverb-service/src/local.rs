@@ -312,11 +312,8 @@ impl LocalDraw {
     pub fn begin(replay: &Replay, request: &BatchRequest, deadline: Option<Instant>, at_once: bool) -> Result<Self> {
         let table = replay.table(&request.table)?.clone();
         let (begun, peer) = (Instant::now(), replay.this_process());
-        let lease = Table::lease_copied;
-        if let Some((batch, draws)) = table.sample_copied(request.draw, request.squeeze_time, None, peer, lease) {
-            let samples = batch.info.len();
-            let leased = (Batch::new(batch, table.signature_token()), Lease::copied(table, draws, samples));
-            return Ok(Self(DrawState::Ready(Some(Ok(leased)))));
+        if let Some(draw) = Self::copied(replay, &table, request) {
+            return Ok(draw);
         }
         let draw = Draw { at_least: request.draw.at_least, squeeze_time: request.squeeze_time, begun };
         let state = match draw_items(&table, request, peer) {
@@ -340,6 +337,24 @@ impl LocalDraw {
             })),
         };
         Ok(Self(state))
+    }
+
+    /// Draws a small batch and copies it, if no wait is needed. `None` if that is not possible. Nothing is drawn then.
+    pub fn at_once(replay: &Replay, request: &BatchRequest) -> Option<Self> {
+        Self::copied(replay, replay.table(&request.table).ok()?, request)
+    }
+
+    fn copied(replay: &Replay, table: &TableHandle, request: &BatchRequest) -> Option<Self> {
+        let (peer, lease) = (replay.this_process(), Table::lease_copied);
+        let (batch, draws) = table.sample_copied(request.draw, request.squeeze_time, None, peer, lease)?;
+        let samples = batch.info.len();
+        let leased = (Batch::new(batch, table.signature_token()), Lease::copied(table.clone(), draws, samples));
+        Some(Self(DrawState::Ready(Some(Ok(leased)))))
+    }
+
+    /// Whether [`LocalDraw::received`] would be over at once.
+    pub fn is_quiet(&self) -> bool {
+        if let DrawState::Taken(lease) = &self.0 { lease.table().is_quiet() } else { true }
     }
 
     /// Makes the draw of a batch that was taken already.

@@ -153,6 +153,11 @@ impl Replay {
         &self.tables
     }
 
+    /// Whether all tables are quiet; see [`TableHandle::is_quiet`].
+    pub fn is_quiet(&self) -> bool {
+        self.tables.iter().all(TableHandle::is_quiet)
+    }
+
     /// Returns the table called `name`.
     ///
     /// # Errors

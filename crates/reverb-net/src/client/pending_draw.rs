@@ -167,6 +167,11 @@ impl PendingDraw {
         matches!(&*self.draw, Draw::Local(_))
     }
 
+    /// Whether [`PendingDraw::received`] would be over at once, of a draw from a table of this process.
+    pub fn is_quiet(&self) -> bool {
+        if let Draw::Local(draw) = &*self.draw { draw.is_quiet() } else { false }
+    }
+
     /// Gives the draw up, also after it was acknowledged, as long as that cannot be known elsewhere. On return, the samples
     /// are back in a table of this process, or the server has been notified.
     pub async fn give_back(mut self) {

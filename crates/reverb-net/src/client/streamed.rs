@@ -59,6 +59,22 @@ impl Call for Insert {
     }
 }
 
+/// See [`super::Client::sample_at_once`].
+pub fn sample_at_once(replay: &Replay, request: &BatchRequest) -> Option<Sampled> {
+    sample_leased(replay, replay.table(&request.table).ok()?, request).map(sampled)
+}
+
+/// See [`super::Client::begin_at_once`].
+pub fn begin_at_once(replay: &Replay, request: &BatchRequest) -> Option<PendingDraw> {
+    let begun = Instant::now();
+    Some(PendingDraw::new(Draw::Local(LocalDraw::at_once(replay, request)?), begun))
+}
+
+fn sampled((batch, lease): (Batch, Option<Lease>)) -> Sampled {
+    let draw = lease.map(|lease| PendingDraw::new(Draw::Local(LocalDraw::taken(lease)), Instant::now()));
+    Sampled { batch, draw }
+}
+
 impl Call for Sample<'_> {
     type Answer = Sampled;
 
@@ -67,10 +83,6 @@ impl Call for Sample<'_> {
         Self: 'a,
     {
         let request = self.0;
-        let sampled = |(batch, lease): (Batch, Option<Lease>)| {
-            let draw = lease.map(|lease| PendingDraw::new(Draw::Local(LocalDraw::taken(lease)), Instant::now()));
-            Sampled { batch, draw }
-        };
         let table = match replay.table(&request.table) {
             Ok(table) => table,
             Err(error) => return Started::Done(Err(error)),

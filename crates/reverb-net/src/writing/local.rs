@@ -30,6 +30,11 @@ impl Local {
         self.replay.is_closed()
     }
 
+    /// Whether an insert would be over at once; see [`Replay::is_quiet`].
+    pub fn is_quiet(&self) -> bool {
+        self.replay.is_quiet()
+    }
+
     /// Returns the number of items that wait for their tables.
     pub fn num_waiting(&self) -> usize {
         self.queue.num_waiting()

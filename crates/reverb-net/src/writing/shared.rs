@@ -233,6 +233,18 @@ impl SharedSession {
         if reason.is_empty() { reason } else { format!(" {reason}") }
     }
 
+    /// Whether [`SharedSession::pump_local`] would be over at once: it leaves the items to the task, or inserts few bytes into
+    /// quiet tables.
+    pub fn pumps_at_once(&self, most_bytes: usize) -> bool {
+        if self.is_left_to_task.load(Relaxed) {
+            return true;
+        }
+        let Some(local) = self.local.try_lock() else { return false };
+        let Some(local) = local.as_ref() else { return true };
+        let to_compress = || self.state.lock().outbox.uncompressed();
+        local.is_quiet() && to_compress().iter().map(|chunk| chunk.size_bytes()).sum::<usize>() <= most_bytes
+    }
+
     /// Inserts the items that are ready into tables of this process. Returns false if that is left to the task, or the
     /// road is a different one.
     pub fn pump_local(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::batch_maker::BatchMaker;
 use crate::client::Client;
 use crate::draw::Draw;
 use crate::errors::PyReverbResult;
-use crate::without_gil::without_gil;
+use crate::without_gil::without_gil_unless;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::gather::BatchLayout;
@@ -146,7 +146,7 @@ impl Source {
         let copied = match self.takes_all {
             true => {
                 let used = self.layout.lock().take();
-                without_gil(py, || sample_copied(&replay, table, request, used))
+                without_gil_unless(py, table.is_quiet(), || sample_copied(&replay, table, request, used))
             }
             false => None,
         };

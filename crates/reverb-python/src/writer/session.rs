@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::errors::{PyReverbError, PyReverbResult};
 use crate::priorities::Priority;
 use crate::runtime::{deadline, runtime, wait};
-use crate::without_gil::without_gil;
+use crate::without_gil::{BRIEF_BYTES, BRIEF_ITEMS, without_gil, without_gil_unless};
 use numpy::PyArray1;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyTypeError;
@@ -201,8 +201,13 @@ impl WriterSession {
             return Ok(());
         }
         let runtime = runtime()?;
-        let must_report = without_gil(py, || self.session.push(runtime.1.handle(), items))?;
-        if must_report { self.report(py) } else { Ok(()) }
+        let is_brief = items.len() <= BRIEF_ITEMS;
+        let queued = without_gil_unless(py, is_brief, || self.session.queue(runtime.1.handle(), items))?;
+        if queued.can_send {
+            let is_brief = is_brief && self.session.pumps_at_once(BRIEF_BYTES);
+            without_gil_unless(py, is_brief, || self.session.pump());
+        }
+        if queued.has_refusal { self.report(py) } else { Ok(()) }
     }
 
     /// Ends a call that has appended its step: queues its items, and raises the first error. `made` is what became of

@@ -7,6 +7,7 @@ use crate::write_ledger::{LedgerState, Ledgers};
 use parking_lot::MutexGuard;
 use reverb_core::{Confirmation, Effect, Result, TableSnapshot};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The state of some tables and of the ledgers of all writers, from which their later effects go on.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ impl TableHandle {
         self.upkeep(|state| {
             state.table.begin_journal();
             state.journal = Some(journal);
+            self.0.is_journaled.store(true, Relaxed);
         });
     }
 

@@ -36,6 +36,8 @@ pub(super) struct SharedTable {
     stall_after: AtomicU64,
     /// Whether the table was told of samples that it does not track.
     pub expects_untracked: AtomicBool,
+    /// Set once a journal keeps its effects.
+    pub is_journaled: AtomicBool,
     /// Notified when compaction is due, or when the table has shrunk.
     pub compaction_due: Notify,
     pub long_waits: LongWaits,
@@ -78,6 +80,7 @@ impl TableHandle {
             undelivered: AtomicU64::default(),
             stall_after: AtomicU64::default(),
             expects_untracked: AtomicBool::default(),
+            is_journaled: AtomicBool::default(),
             compaction_due: Notify::new(),
             long_waits: LongWaits::default(),
             watchers: Arc::default(),
@@ -146,6 +149,11 @@ impl TableHandle {
     #[inline]
     pub fn counts_samples(&self) -> bool {
         self.0.counts_samples.load(Relaxed)
+    }
+
+    /// Whether a brief call would be over at once: nobody holds the lock at this moment, and no journal keeps the effects.
+    pub fn is_quiet(&self) -> bool {
+        !self.0.state.is_locked() && !self.0.is_journaled.load(Relaxed)
     }
 
     /// Sets the longest pause that somebody who is connected may make before the table counts as stalled.

@@ -6,7 +6,7 @@ use super::shard_streams::ShardStreams;
 use super::worker;
 use crate::client::{Client, Road};
 use crate::writing::{
-    Local, Outbox, SessionOptions, SessionState, SharedSession, count_items, name_counts, name_items,
+    Local, Outbox, Queued, SessionOptions, SessionState, SharedSession, count_items, name_counts, name_items,
 };
 use reverb_core::writer::{StepBuffer, StreamChunks, WriterChunk, WriterItem};
 use reverb_core::{Error, KeySlots, Result, fork};
@@ -85,13 +85,25 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::check_open`]. No item is queued then.
     pub fn push(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<bool> {
+        let queued = self.queue(runtime, items)?;
+        if queued.can_send {
+            self.pump();
+        }
+        Ok(queued.has_refusal)
+    }
+
+    /// As [`Session::push`], without [`Session::pump`], which the caller calls next if an item can be sent.
+    ///
+    /// # Errors
+    /// Those of [`Session::push`].
+    pub fn queue(&self, runtime: &Handle, items: impl IntoIterator<Item = WriterItem>) -> Result<Queued> {
         self.check_process()?;
         let shared = &self.shared;
         if let Some(shards) = &self.shards {
             // Not of these items, which the next call reports.
             let has_refusal = self.check_open()?;
             shards.push(runtime, items)?;
-            return Ok(has_refusal);
+            return Ok(Queued { has_refusal, needs_worker: false, can_send: false });
         }
         let queued = shared.queue(items)?;
         if queued.needs_worker {
@@ -100,10 +112,13 @@ impl Session {
             }
             runtime.spawn(worker::run(self.client.clone(), shared.clone(), worker::ToServer::default()));
         }
-        if queued.can_send {
-            self.pump();
-        }
-        Ok(queued.has_refusal)
+        Ok(queued)
+    }
+
+    /// Whether [`Session::pump`] would be over at once: it wakes tasks, or inserts items with at most so many bytes into
+    /// quiet tables of this process.
+    pub fn pumps_at_once(&self, most_bytes: usize) -> bool {
+        self.shards.is_some() || self.shared.pumps_at_once(most_bytes)
     }
 
     /// Waits until keys can be made: a writer of a cluster must have reached a shard, since keys lie in the slots of the
