@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from reverb.frameworks.torch import to_tensordict, to_tensors  # noqa: E402
 from reverb.loaders import TorchLoader  # noqa: E402
+from reverb.loaders.to_device import together  # noqa: E402
 
 
 def numbers_of(batch):
@@ -316,6 +317,32 @@ def test_a_killed_data_loader_leaks_no_thread_socket_or_item(serve_far):
 def test_a_device_that_is_not_there_is_refused_at_once(device):
     with pytest.raises(ValueError, match=f'device "{device}": PyTorch sees none here'):
         TorchLoader("localhost:1", "table", batch_size=1, device=device)
+
+
+def test_tensors_that_are_copied_together_keep_their_values_and_are_independent():
+    tensors = [
+        torch.arange(6.0).reshape(2, 3),
+        torch.tensor([True, False, True]),
+        torch.zeros(0, 4),
+        torch.arange(5, dtype=torch.bfloat16)[::2],
+        torch.tensor([1 + 2j]),
+        torch.arange(300, dtype=torch.uint8),
+        torch.tensor([[-1], [2**62]]),
+        torch.rand(1 << 17, 3),
+    ]
+    copies, memory = together(tensors, torch.device("cpu"), pin_memory=False)
+    for tensor, copy in zip(tensors, copies, strict=True):
+        assert copy.dtype == tensor.dtype
+        assert copy.shape == tensor.shape
+        assert torch.equal(copy, tensor)
+        assert copy.numel() == 0 or copy.data_ptr() % 64 == memory.data_ptr() % 64
+    weights = torch.ones(3, requires_grad=True)
+    loss = (copies[0] * weights).sum()
+    # A change of another column is none of this one, which autograd has kept.
+    copies[6].zero_()
+    loss.backward()
+    assert weights.grad.tolist() == [3, 5, 7]
+    assert torch.equal(copies[0], tensors[0])
 
 
 def test_an_unknown_option_names_the_options_of_this_loader_too():

@@ -98,19 +98,20 @@ def _tensor(array: NDArray[Any], name: str) -> torch.Tensor:
         refuse(name, array.dtype, "PyTorch")
 
 
-def to_tensordict(data: Any, batch_size: int) -> Any:
+def to_tensordict(data: Any, batch_size: int, device: Any = None) -> Any:
     """Converts a nest of tensors to a TensorDict.
 
     Args:
       data: Nest of tensors whose first axis is the batch.
       batch_size: Size of the batch axis.
+      device: The device that the tensors are on, which the TensorDict names; None names none.
 
     Raises:
       ValueError: A column is a `Ragged`.
     """
     from tensordict import TensorDict
 
-    return TensorDict(_as_dicts(data), batch_size=[batch_size])
+    return TensorDict(_as_dicts(data), batch_size=[batch_size], device=device)
 
 
 def _as_dicts(data: Any) -> Any:

@@ -27,9 +27,15 @@ class Staging:
             raise error
         return self._source.next()
 
-    def hand_over(self, fetched: Fetched) -> bool:
-        """Stages the batch that follows, and marks this one as delivered; False if its samples went back."""
-        self._stage_next()
+    def hand_over(self, fetched: Fetched, stages: bool = True) -> bool:
+        """Stages the batch that follows, and marks this one as delivered; False if its samples went back.
+
+        Args:
+          fetched: The batch that `take` has returned.
+          stages: Whether to stage another.
+        """
+        if stages:
+            self._stage_next()
         return self._source.hand_over(fetched)
 
     def _stage_next(self) -> None:

@@ -17,7 +17,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 from reverb import aio
 from reverb._binding import BatchIterator
 from reverb.client import Client
-from reverb.data.leaves import map_leaves
 from reverb.frameworks.torch import TAKES_ALL, as_device, tensor_maker, to_leaves, to_tensordict
 from reverb.loaders.async_batches import AsyncBatches
 from reverb.loaders.batch import Batch, DataT
@@ -26,6 +25,7 @@ from reverb.loaders.options import LoaderArguments, Options, shows_loader_option
 from reverb.loaders.source import BatchSource, Fetched, client_of
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
+from reverb.loaders.to_device import ToDevice, map_tensors
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -117,9 +117,10 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
         return True
 
     def _batches(self, client: Client, options: Options, device: Any, lag: int | None) -> TorchBatches[DataT]:
-        conversion = _conversion(options, device, self._pin_memory, self._tensordict)
+        to_device = None if device is None else ToDevice(device, self._pin_memory, self._tensordict)
+        conversion = _conversion(options, to_device, self._pin_memory, self._tensordict)
         source = BatchSource(client, self._table, options, conversion, by_caller=lag is None and device is None)
-        return TorchBatches(source, device, lag)
+        return TorchBatches(source, to_device, lag)
 
     def stats(self) -> LoaderStats:
         """The stats of the latest iteration in this process; see `LoaderStats`."""
@@ -180,14 +181,14 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
 
     Args:
       source: Source that draws the batches and converts them to tensors.
-      device: Device that tensors are copied to in advance; None keeps them in the CPU's memory.
+      to_device: The copies to a device, which the source's conversion makes; None keeps tensors in the CPU's memory.
       lag: Number of delivered batches that do not count as received yet when the next one is requested; None counts a
         batch as received when it is delivered.
     """
 
-    def __init__(self, source: BatchSource, device: Any, lag: int | None) -> None:
+    def __init__(self, source: BatchSource, to_device: ToDevice | None, lag: int | None) -> None:
         self.source = source
-        self._device = device
+        self._to_device = to_device
         self._lag = lag
         self._staging = Staging(source)
         self._unreceived: collections.deque[Fetched] = collections.deque()
@@ -200,15 +201,22 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
     def _next(self) -> Batch[DataT] | None:
         if self._lag is not None:
             return self._next_of_worker(self._lag)
-        if self._device is not None:
-            return self._next_on_device()
+        if self._to_device is not None:
+            return self._next_on_device(self._to_device)
         batch: Batch | None = self.source.take()
         return batch
 
-    def _next_on_device(self) -> Batch | None:
+    def _next_on_device(self, to_device: ToDevice) -> Batch | None:
+        if to_device.is_ahead is False:
+            batch: Batch | None = self.source.take()
+            return batch
         while (fetched := self._staging.take()) is not None:
-            batch = self.finish(fetched.batch)
-            if self._staging.hand_over(fetched):
+            try:
+                batch = to_device.finish(fetched.batch)
+            except BaseException:
+                self.source.refuse(fetched)
+                raise
+            if self._staging.hand_over(fetched, stages=bool(to_device.is_ahead)):
                 return batch
         return None
 
@@ -216,16 +224,9 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
         """A batch for the current stream.
 
         Args:
-          made: What the conversion has made: the batch or, with a device, what `_ToDevice` returns.
+          made: What the conversion has made.
         """
-        if self._device is None:
-            whole: Batch = made
-            return whole
-        batch: Batch
-        batch, copied = made
-        if copied is not None:
-            copied.wait(torch.cuda.current_stream(self._device))
-            _keep_until_used(batch, torch.cuda.current_stream(self._device))
+        batch: Batch = made if self._to_device is None else self._to_device.finish(made)
         return batch
 
     def _next_of_worker(self, lag: int) -> Batch | None:
@@ -251,10 +252,10 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
         self.source.close()
 
 
-def _conversion(options: Options, device: Any, pin_memory: bool, tensordict: bool) -> Conversion:
-    """The conversion of one iteration's batches. With a device they are the pairs that `_ToDevice` returns."""
-    if device is not None:
-        return Conversion(to_leaves, _ToDevice(device, pin_memory, tensordict))
+def _conversion(options: Options, to_device: ToDevice | None, pin_memory: bool, tensordict: bool) -> Conversion:
+    """The conversion of one iteration's batches. With a device they are what `ToDevice` returns."""
+    if to_device is not None:
+        return Conversion(to_leaves, lambda batch: to_device(_to_torch(batch)))
     if pin_memory or tensordict:
         return Conversion(to_leaves, functools.partial(_on_host, pin_memory=pin_memory, tensordict=tensordict))
     to_batch = None if options.beta is None else _to_torch
@@ -278,27 +279,7 @@ def _to_torch(batch: Batch, tensordict: bool = False) -> Batch:
 
 def _on_host(batch: Batch, pin_memory: bool, tensordict: bool) -> Batch:
     batch = _to_torch(batch, tensordict)
-    return _map(batch, lambda tensor: tensor.pin_memory()) if pin_memory else batch
-
-
-class _ToDevice:
-    """Copies batches to a device. Holds no reference to the iteration, so that dropping the iteration ends it."""
-
-    def __init__(self, device: Any, pin_memory: bool, tensordict: bool) -> None:
-        is_cuda = device.type == "cuda"
-        self._device = device
-        self._pin = pin_memory or is_cuda
-        self._tensordict = tensordict
-        self._stream = torch.cuda.Stream(device) if is_cuda else None
-
-    def __call__(self, batch: Batch) -> tuple[Batch, Any]:
-        """Starts the copy. Returns the tensors, and the event that their copy is complete; None if it already is."""
-        batch = _on_host(batch, self._pin, self._tensordict)
-        if self._stream is None:
-            return _map(batch, lambda tensor: tensor.to(self._device)), None
-        with torch.cuda.stream(self._stream):
-            batch = _map(batch, lambda tensor: tensor.to(self._device, non_blocking=True))
-            return batch, self._stream.record_event()
+    return map_tensors(batch, lambda tensor: tensor.pin_memory()) if pin_memory else batch
 
 
 def _share(options: Options, worker: int, num_workers: int) -> Options:
@@ -308,27 +289,3 @@ def _share(options: Options, worker: int, num_workers: int) -> Options:
         return dataclasses.replace(options, seed=seed)
     share = options.num_batches // num_workers + (worker < options.num_batches % num_workers)
     return dataclasses.replace(options, seed=seed, num_batches=share)
-
-
-def _map(batch: Batch, change: Any) -> Batch:
-    """Applies a function to all tensors of a batch."""
-
-    def leaf(tensor: Any, _: str) -> Any:
-        if isinstance(tensor, tuple):
-            return type(tensor)(*(change(part) for part in tensor))
-        return tensor if tensor is None else change(tensor)
-
-    data = change(batch.data) if hasattr(batch.data, "batch_size") else map_leaves(leaf, batch.data)
-    weights = None if batch.weights is None else change(batch.weights)
-    mask = None if batch.mask is None else map_leaves(leaf, batch.mask)
-    return Batch(batch.info, data, weights, mask, batch.table)
-
-
-def _keep_until_used(batch: Batch, stream: Any) -> None:
-    """Keeps memory that another stream wrote from being reused before this stream has read it."""
-
-    def record(tensor: Any) -> Any:
-        tensor.record_stream(stream)
-        return tensor
-
-    _map(batch, record)
