@@ -28,6 +28,14 @@ PAYLOADS = {
         "rew": ((), "float32"),
         "discount": ((), "float32"),
     },
+    # Four frames of Atari before a step, and four after it.
+    "stacks": {
+        "obs": ((4, 84, 84), "uint8"),
+        "act": ((), "int64"),
+        "rew": ((), "float32"),
+        "next_obs": ((4, 84, 84), "uint8"),
+        "done": ((), "bool"),
+    },
     # What TorchRL's collector makes of CartPole.
     "frames": {
         "action": ((), "int64"),

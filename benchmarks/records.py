@@ -10,7 +10,7 @@ import machine
 import reverb
 
 
-def write(path, area, results, is_quick, described=None, **versions):
+def write(path, area, results, is_quick, described=None, others=None, **versions):
     """Writes a record.
 
     Args:
@@ -19,7 +19,8 @@ def write(path, area, results, is_quick, described=None, **versions):
       results: The rows.
       is_quick: Whether the run was shorter than that of a record that is kept.
       described: The machine as it was before, from `machine.describe`; None describes it now.
-      versions: Versions of further packages, by their names.
+      others: Versions of the packages of other sides, by the sides' names.
+      versions: Versions of further packages of this side, by their names.
     """
     if path is None:
         return
@@ -28,7 +29,10 @@ def write(path, area, results, is_quick, described=None, **versions):
         "date": time.strftime("%Y-%m-%dT%H:%M:%S"),
         "quick": is_quick,
         "machine": described or machine.describe(),
-        "versions": {"ours": {"python": platform.python_version(), "reverb": reverb.__version__, **versions}},
+        "versions": {
+            **(others or {}),
+            "ours": {"python": platform.python_version(), "reverb": reverb.__version__, **versions},
+        },
         "results": [{"area": area, **result} for result in results],
     }
     path.write_text(json.dumps(record, indent=1) + "\n")

@@ -30,7 +30,7 @@ PROBE = """
 import importlib.metadata as metadata, json, platform, sys
 import {package}
 versions = {{"python": platform.python_version()}}
-for name in ({distribution!r}, "numpy", "tensorflow", "torch", "tensordict", "jax"):
+for name in ({distribution!r}, "numpy", "tensorflow", "tensorflow-cpu", "torch", "tensordict", "jax"):
     try:
         versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -6,15 +6,32 @@ import payloads
 import timing
 
 import reverb
+from sides.ours_buffers import make_table
 
 __all__ = [
     "loader_can",
     "loader_end",
     "loader_load",
     "loader_setup",
+    "serve_drawn",
 ]
 
 state = {"calls": {}, "loaders": []}
+
+
+def serve_drawn(payload, items, exponent):
+    """Starts a server with the same items in two tables, `out` and `prioritized`, and returns its addresses."""
+    tables = [make_table("out", payload, items), make_table("prioritized", payload, items, exponent)]
+    state["drawn"] = server = reverb.Server(tables=tables)
+    client = reverb.Client(f"localhost:{server.port}")
+    rows = payloads.rows_of(payload, 100)
+    for _ in range(0, items, 100):
+        client.insert_batch(rows, {"out": 1.0, "prioritized": 1.0})
+    return {
+        "same_process": f"localhost:{server.port}",
+        "unix": f"unix:{server.unix_path}",
+        "tcp": f"ipv4:127.0.0.1:{server.port}",
+    }
 
 
 def loader_can(work):
