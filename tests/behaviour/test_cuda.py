@@ -95,7 +95,7 @@ def test_a_batch_that_could_not_be_copied_goes_back_and_the_loader_goes_on(serve
     with TorchLoader(client, "table", batch_size=2, device="cuda", prefetch=0) as loader:
         assert next(loader).data[0][:, 0, 0].tolist() == [0, 1]
         with monkeypatch.context() as patch:
-            patch.setattr("reverb.loaders.to_device.together", fail)
+            patch.setattr("reverb.loaders.torch_to_device.together", fail)
             with pytest.raises(torch.cuda.OutOfMemoryError):
                 _batches = [next(loader) for _ in range(3)]
     eventually(lambda: info_of(client).undelivered_samples == 0)

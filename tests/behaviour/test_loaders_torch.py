@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from reverb.frameworks.torch import to_tensordict, to_tensors  # noqa: E402
 from reverb.loaders import TorchLoader  # noqa: E402
-from reverb.loaders.to_device import together  # noqa: E402
+from reverb.loaders.torch_to_device import together  # noqa: E402
 
 
 def numbers_of(batch):

@@ -25,7 +25,7 @@ from reverb.loaders.options import LoaderArguments, Options, shows_loader_option
 from reverb.loaders.source import BatchSource, Fetched, client_of
 from reverb.loaders.staging import Staging
 from reverb.loaders.stats import LoaderStats
-from reverb.loaders.to_device import ToDevice, map_tensors
+from reverb.loaders.torch_to_device import ToDevice, map_tensors
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
