@@ -182,6 +182,9 @@ def sdist_proved(sources, options):
         with tarfile.open(sources) as archive:
             archive.extractall(folder, filter="data")
         root, target = pathlib.Path(folder, sources.name.removesuffix(".tar.gz")), wheel_platforms.ROOT / "target"
+        # Cargo goes by times, and takes what it has built of other sources for that of older ones.
+        for path in root.rglob("*"):
+            os.utime(path)
         environment = os.environ | {"MATURIN_PEP517_ARGS": "--profile dev", "CARGO_TARGET_DIR": str(target)}
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, root]
         run(command, env=environment)
