@@ -210,7 +210,8 @@ impl Client {
         deletes: Vec<u64>,
         timeout: Option<f64>,
     ) -> PyReverbResult<Option<u64>> {
-        let is_brief = updates.len() + deletes.len() <= BRIEF_ITEMS;
+        // What is deleted may be large, and then takes long to free.
+        let is_brief = deletes.is_empty() && updates.len() <= BRIEF_ITEMS;
         self.ask_briefly(py, is_brief, Mutate::new(table, &updates, &deletes), timeout)
     }
 

@@ -4,7 +4,7 @@ use crate::aio::call::Call;
 use crate::errors::PyReverbResult;
 use crate::runtime::{runtime, wait, wait_driving};
 use crate::sampled_batch::SampledBatch;
-use crate::without_gil::{without_gil, without_gil_unless};
+use crate::without_gil::{BRIEF_ITEMS, without_gil, without_gil_unless};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reverb_core::{Error, Result};
@@ -132,7 +132,7 @@ impl Draw {
         let Some(mut pending) = self.state.pending.lock().take() else { return Ok(()) };
         // The receipt of a draw from elsewhere leaves some time after this. The GIL is kept until then, because another
         // thread could keep it for longer before the caller has the batch.
-        let has_gil = !pending.is_local() || pending.is_quiet();
+        let has_gil = !pending.is_local() || pending.is_brief(BRIEF_ITEMS);
         let received = without_gil_unless(py, has_gil, || pending.received(waits));
         *self.state.pending.lock() = Some(pending);
         Ok(received?)

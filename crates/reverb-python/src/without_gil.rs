@@ -4,9 +4,10 @@
 //! go of it all the time mostly wait for each other. So what takes some tens of microseconds is done with the GIL, but only
 //! while nobody holds what it needs: nobody waits for a lock, a disk or a network with the GIL.
 //!
-//! After work without the GIL, a thread comes back only if the interpreter is not about to end. CPython up to 3.13 ends a thread that asks for the GIL while the interpreter ends: within the call that asks, and so amid
-//! frames of Rust, which crashes. From 3.14 on, such a thread never comes back. Here none does once [`end_threads`] was
-//! called, as the last of what this package does at the end; and that waits for those which were on their way already.
+//! After work without the GIL, a thread comes back only if the interpreter is not about to end. CPython up to 3.13 ends a
+//! thread that asks for the GIL while the interpreter ends: within the call that asks, and so amid frames of Rust, which
+//! crashes. From 3.14 on, such a thread never comes back. Here none does once [`end_threads`] was called, as the last of what
+//! this package does at the end; and that waits for those which were on their way already.
 
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};

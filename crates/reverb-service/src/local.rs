@@ -352,9 +352,9 @@ impl LocalDraw {
         Some(Self(DrawState::Ready(Some(Ok(leased)))))
     }
 
-    /// Whether [`LocalDraw::received`] would be over at once.
-    pub fn is_quiet(&self) -> bool {
-        if let DrawState::Taken(lease) = &self.0 { lease.table().is_quiet() } else { true }
+    /// Whether [`LocalDraw::received`] would be over at once: the batch was taken, of at most so many items of a quiet table.
+    pub fn is_brief(&self, most_items: usize) -> bool {
+        matches!(&self.0, DrawState::Taken(lease) if lease.samples() <= most_items && lease.table().is_quiet())
     }
 
     /// Makes the draw of a batch that was taken already.

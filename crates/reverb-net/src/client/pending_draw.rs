@@ -167,9 +167,10 @@ impl PendingDraw {
         matches!(&*self.draw, Draw::Local(_))
     }
 
-    /// Whether [`PendingDraw::received`] would be over at once, of a draw from a table of this process.
-    pub fn is_quiet(&self) -> bool {
-        if let Draw::Local(draw) = &*self.draw { draw.is_quiet() } else { false }
+    /// Whether [`PendingDraw::received`] would be over at once: a draw of at most so many items from a quiet table of this
+    /// process.
+    pub fn is_brief(&self, most_items: usize) -> bool {
+        if let Draw::Local(draw) = &*self.draw { draw.is_brief(most_items) } else { false }
     }
 
     /// Gives the draw up, also after it was acknowledged, as long as that cannot be known elsewhere. On return, the samples
