@@ -52,6 +52,8 @@ def calls_of(client, keys, width, stack):
     """Functions of the extension with their arguments, by the names of the calls that use them."""
     engine, priorities = client.engine, {"table": 1.0}
     loader = stack.enter_context(reverb.loaders.NumpyLoader(client, "table", batch_size=32))
+    writer = stack.enter_context(client.trajectory_writer(1))
+    writer.append({"a": np.zeros(width)})
     for _ in range(3):
         # The first do not come from the extension alone.
         next(loader)
@@ -61,6 +63,7 @@ def calls_of(client, keys, width, stack):
         "sample_batch": (engine.sample, "table", 32, 32, 0, None, False),
         "update_priorities": (engine.update_priorities, "table", keys[:32], np.full(32, 2.0), None),
         "loader": (loader.__next__,),
+        "writer": (writer._create_item, "table", 1.0, {"a": writer.history["a"][-1]}, None),
     }
 
 

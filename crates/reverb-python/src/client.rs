@@ -158,9 +158,8 @@ impl Client {
                 self.client.sample_persistently(&request, deadline, reconnect)
             }
         };
-        self.closing.check(py)?;
         // With the GIL; see `without_gil.rs`.
-        let at_once = if self.client.is_quiet() { self.client.sample_at_once(&request) } else { None };
+        let at_once = if self.closing.is_closed() { None } else { self.client.sample_at_once(&request) };
         let Sampled { batch, draw } = at_once.map_or_else(|| self.call(py, false, sample), Ok)?;
         let draw = draw.map(|draw| {
             let driver = (!draw.is_local()).then(|| self.driver.clone());
@@ -533,9 +532,7 @@ fn begin<'a>(
         return Ok(start());
     }
     // With the GIL; see `without_gil.rs`.
-    if client.is_quiet()
-        && let Some(pending) = client.begin_at_once(request)
-    {
+    if let Some(pending) = client.begin_at_once(request) {
         return Ok(Started::Done(Ok(pending)));
     }
     let runtime = runtime()?;

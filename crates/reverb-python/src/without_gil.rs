@@ -2,7 +2,8 @@
 //!
 //! A thread that has let go of the GIL gets it back after up to 5 ms where another computes in Python, and threads that let
 //! go of it all the time mostly wait for each other. So what takes some tens of microseconds is done with the GIL, but only
-//! while nobody holds what it needs: nobody waits for a lock, a disk or a network with the GIL.
+//! while nobody holds what it needs. Nobody waits for a disk or a network with the GIL, and for the lock of a table only if
+//! another thread takes it after that look, for one turn.
 //!
 //! After work without the GIL, a thread comes back only if the interpreter is not about to end. CPython up to 3.13 ends a
 //! thread that asks for the GIL while the interpreter ends: within the call that asks, and so amid frames of Rust, which

@@ -340,11 +340,7 @@ impl LocalDraw {
     }
 
     /// Draws a small batch and copies it, if no wait is needed. `None` if that is not possible. Nothing is drawn then.
-    pub fn at_once(replay: &Replay, request: &BatchRequest) -> Option<Self> {
-        Self::copied(replay, replay.table(&request.table).ok()?, request)
-    }
-
-    fn copied(replay: &Replay, table: &TableHandle, request: &BatchRequest) -> Option<Self> {
+    pub fn copied(replay: &Replay, table: &TableHandle, request: &BatchRequest) -> Option<Self> {
         let (peer, lease) = (replay.this_process(), Table::lease_copied);
         let (batch, draws) = table.sample_copied(request.draw, request.squeeze_time, None, peer, lease)?;
         let samples = batch.info.len();

@@ -30,9 +30,14 @@ pub struct TableConfig {
 }
 
 impl TableConfig {
+    /// Whether draws never remove items.
+    pub fn draws_stay(&self) -> bool {
+        self.max_times_sampled < 1
+    }
+
     /// Whether a draw affects later draws: by the rate limiter, or by `max_times_sampled`.
     pub fn counts_samples(&self) -> bool {
-        self.max_times_sampled > 0 || self.rate_limiter.counts_samples()
+        !self.draws_stay() || self.rate_limiter.counts_samples()
     }
 
     /// Checks that both selectors can take the priority.

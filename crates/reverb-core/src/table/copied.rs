@@ -78,9 +78,8 @@ impl Table {
         used: Option<BatchLayout>,
         now_nanos: u64,
     ) -> Option<(CopiedBatch, Vec<DrawnSlot>)> {
-        let draws_stay = self.config.max_times_sampled < 1;
         let are_few = (1..=MAX_ITEMS).contains(&count);
-        if !(draws_stay && are_few && !self.slab.is_empty() && self.limiter.can_sample(count as i64)) {
+        if !(self.config.draws_stay() && are_few && !self.slab.is_empty() && self.limiter.can_sample(count as i64)) {
             return None;
         }
         // With a seed, draws must be the same whether batches are copied here or gathered later.

@@ -210,21 +210,24 @@ impl Client {
         self.with_current(|current| Some(current.roads.is_here())).unwrap_or(false)
     }
 
-    /// Whether a brief call would be over at once: its server is in this process, and its tables are quiet.
-    pub fn is_quiet(&self) -> bool {
-        self.with_current(|current| Some(current.roads.only()?.here()?.is_quiet())).unwrap_or(false)
+    /// Calls `work` with the server of this process if all its tables are quiet: a brief call is then over at once.
+    fn if_quiet<T>(&self, work: impl FnOnce(&Replay) -> Option<T>) -> Option<T> {
+        self.with_current(|current| work(current.roads.only()?.here().filter(|replay| replay.is_quiet())?))
     }
 
-    /// Draws a small batch from a table of this process, if no wait is needed. Nothing is drawn otherwise.
+    /// Whether a brief call would be over at once: its server is in this process, and its tables are quiet.
+    pub fn is_quiet(&self) -> bool {
+        self.if_quiet(|_| Some(())).is_some()
+    }
+
+    /// Draws a small batch from a quiet table of this process, if no wait is needed. Nothing is drawn otherwise.
     pub fn sample_at_once(&self, request: &BatchRequest) -> Option<Sampled> {
-        let replay = self.local_service()?;
-        streamed::sample_at_once(&replay, request)
+        self.if_quiet(|replay| streamed::sample_at_once(replay, request))
     }
 
     /// As [`Client::sample_at_once`], for callers of [`Client::begin_sample`].
     pub fn begin_at_once(&self, request: &BatchRequest) -> Option<PendingDraw> {
-        let replay = self.local_service()?;
-        streamed::begin_at_once(&replay, request)
+        self.if_quiet(|replay| streamed::begin_at_once(replay, request))
     }
 
     /// Returns the result of a call, with the error of [`Client::after_end`].

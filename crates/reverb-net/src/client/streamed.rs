@@ -67,7 +67,8 @@ pub fn sample_at_once(replay: &Replay, request: &BatchRequest) -> Option<Sampled
 /// See [`super::Client::begin_at_once`].
 pub fn begin_at_once(replay: &Replay, request: &BatchRequest) -> Option<PendingDraw> {
     let begun = Instant::now();
-    Some(PendingDraw::new(Draw::Local(LocalDraw::at_once(replay, request)?), begun))
+    let draw = LocalDraw::copied(replay, replay.table(&request.table).ok()?, request)?;
+    Some(PendingDraw::new(Draw::Local(draw), begun))
 }
 
 fn sampled((batch, lease): (Batch, Option<Lease>)) -> Sampled {

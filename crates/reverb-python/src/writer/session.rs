@@ -201,13 +201,16 @@ impl WriterSession {
             return Ok(());
         }
         let runtime = runtime()?;
-        let is_brief = items.len() <= BRIEF_ITEMS;
-        let queued = without_gil_unless(py, is_brief, || self.session.queue(runtime.1.handle(), items))?;
-        if queued.can_send {
-            let is_brief = is_brief && self.session.pumps_at_once(BRIEF_BYTES);
-            without_gil_unless(py, is_brief, || self.session.pump());
-        }
-        if queued.has_refusal { self.report(py) } else { Ok(()) }
+        let must_report = if items.len() > BRIEF_ITEMS {
+            without_gil(py, || self.session.push(runtime.1.handle(), items))?
+        } else {
+            let queued = self.session.queue(runtime.1.handle(), items)?;
+            if queued.can_send {
+                without_gil_unless(py, self.session.pumps_at_once(BRIEF_BYTES), || self.session.pump());
+            }
+            queued.has_refusal
+        };
+        if must_report { self.report(py) } else { Ok(()) }
     }
 
     /// Ends a call that has appended its step: queues its items, and raises the first error. `made` is what became of

@@ -91,7 +91,7 @@ impl TableHandle {
         peer: &Peer,
         lease: impl FnOnce(&mut Table, &[DrawnSlot]) -> T,
     ) -> Option<(CopiedBatch, T)> {
-        if request != DrawRequest::exactly(request.at_most) {
+        if request != DrawRequest::exactly(request.at_most) || !self.draws_stay() {
             return None;
         }
         let now = recent_nanos();

@@ -22,10 +22,11 @@ pub struct TableHandle(pub(super) Arc<SharedTable>);
 #[derive(Debug)]
 pub(super) struct SharedTable {
     pub name: String,
-    /// A copy of the limit in the configuration, like the next two fields, to be read without the lock. They change with
+    /// A copy of the limit in the configuration, like the next three fields, to be read without the lock. They change with
     /// the options, and with a restored checkpoint. `u64::MAX` means no limit.
     max_bytes: AtomicU64,
     counts_samples: AtomicBool,
+    draws_stay: AtomicBool,
     signature_token: AtomicU64,
     /// Its place among the tables of its server.
     place: AtomicUsize,
@@ -75,6 +76,7 @@ impl TableHandle {
             max_bytes: AtomicU64::default(),
             signature_token: AtomicU64::default(),
             counts_samples: AtomicBool::default(),
+            draws_stay: AtomicBool::default(),
             place: AtomicUsize::new(Place::NONE.0),
             shard_keys: OnceLock::new(),
             undelivered: AtomicU64::default(),
@@ -156,6 +158,12 @@ impl TableHandle {
         !self.0.state.is_locked() && !self.0.is_journaled.load(Relaxed)
     }
 
+    /// Whether draws never remove items.
+    #[inline]
+    pub(super) fn draws_stay(&self) -> bool {
+        self.0.draws_stay.load(Relaxed)
+    }
+
     /// Sets the longest pause that somebody who is connected may make before the table counts as stalled.
     pub fn set_stall_after(&self, pause: Duration) {
         self.0.stall_after.store(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX), Relaxed);
@@ -170,6 +178,7 @@ impl TableHandle {
     pub(super) fn publish(&self, config: &TableConfig) {
         self.0.max_bytes.store(config.max_bytes.unwrap_or(u64::MAX), Relaxed);
         self.0.counts_samples.store(config.counts_samples(), Relaxed);
+        self.0.draws_stay.store(config.draws_stay(), Relaxed);
         self.0.signature_token.store(config.signature.as_ref().map_or(0, |signature| signature.token()), Relaxed);
     }
 
