@@ -1,5 +1,6 @@
 """Batches on a GPU, where there is one: PyTorch's, from pinned memory on a stream of their own, and JAX's."""
 
+import asyncio
 import os
 
 import numpy as np
@@ -97,12 +98,32 @@ def test_a_batch_that_could_not_be_copied_goes_back_and_the_loader_goes_on(serve
         with monkeypatch.context() as patch:
             patch.setattr("reverb.loaders.torch_to_device.together", fail)
             with pytest.raises(torch.cuda.OutOfMemoryError):
-                _batches = [next(loader) for _ in range(3)]
-    eventually(lambda: info_of(client).undelivered_samples == 0)
-    with TorchLoader(client, "table", batch_size=1, device="cuda", timeout=0.2, on_timeout="stop") as loader:
-        left = [batch.data[0][0, 0, 0].item() for batch in loader]
-    assert left == list(range(6))[-len(left) :]
-    assert len(left) >= 2, "only what was delivered is gone"
+                next(loader)
+        eventually(lambda: info_of(client).undelivered_samples == 0)
+        assert [next(loader).data[0][:, 0, 0].tolist() for _ in range(2)] == [[2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("width", [20, 200_000], ids=["small", "large"])
+def test_an_event_loop_loses_no_batch_that_could_not_be_copied(serve, monkeypatch, width):
+    client = serve(reverb.Table.queue("table", 10))
+    client.insert_batch({"a": np.repeat(np.arange(6.0)[:, None], width, 1)}, {"table": 1.0})
+
+    def fail(*_, **__):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    async def read():
+        loader = TorchLoader(client, "table", batch_size=2, device="cuda", prefetch=0)
+        async with loader:
+            batches = aiter(loader)
+            seen = [await anext(batches)]
+            with monkeypatch.context() as patch:
+                patch.setattr("reverb.loaders.torch_to_device.together", fail)
+                with pytest.raises(torch.cuda.OutOfMemoryError):
+                    await anext(batches)
+            seen += [await anext(batches), await anext(batches)]
+            return [batch.data[0][:, 0, 0].tolist() for batch in seen]
+
+    assert asyncio.run(read()) == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_pinned_batches_stay_in_the_memory_of_the_cpu(serve):

@@ -1,7 +1,7 @@
 """The batches of a loader for `async for`."""
 
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
 
 from reverb.loaders.batch import Batch
 from reverb.loaders.source import BatchSource
@@ -16,23 +16,20 @@ class AsyncBatches(AsyncIterator[BatchT], Generic[BatchT]):
 
     Args:
       source: Source that draws the batches and converts them.
-      finish: Function that makes the batch of what the source's conversion has made; None: that is the batch.
 
     Raises:
       ValueError: The source draws from a cluster.
     """
 
-    def __init__(self, source: BatchSource, finish: Callable[[Any], BatchT] | None = None) -> None:
+    def __init__(self, source: BatchSource) -> None:
         source.client.endpoint.check_for_event_loops()
         self._source = source
-        self._finish = finish
 
     def __aiter__(self) -> "AsyncBatches[BatchT]":
         return self
 
     async def __anext__(self) -> BatchT:
-        made = await self._source.take_in_event_loop()
-        if made is None:
+        batch: BatchT | None = await self._source.take_in_event_loop()
+        if batch is None:
             raise StopAsyncIteration
-        batch: BatchT = made if self._finish is None else self._finish(made)
         return batch

@@ -52,8 +52,9 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
       client: Address of a server, or a Client, also of `reverb.aio`, of which only the address is passed to other
         processes.
       table: Name of the table; or, for a mixture, a mapping from the tables' names to weights.
-      device: Device that tensors are copied to, while the learner still uses the previous batch; None keeps them in the
-        CPU's memory, without a copy. Must be None in workers of a DataLoader.
+      device: Device that tensors are copied to, while the learner still uses the previous batch. Batches below 1 MiB
+        are copied to CUDA when they are asked for. None keeps tensors in the CPU's memory, without a copy. Must be None
+        in workers of a DataLoader.
       pin_memory: Whether tensors are stored in pinned memory. A DataLoader does this itself.
       tensordict: Whether the data are a TensorDict.
       worker_prefetch: Value of the DataLoader's `prefetch_factor`, in batches per worker.
@@ -107,7 +108,8 @@ class TorchLoader(IterableDataset, Generic[DataT]):  # type: ignore[misc]
     def __aiter__(self) -> AsyncBatches[Batch[DataT, torch.Tensor, torch.Tensor]]:
         """An iteration for `async for`, whose waits are awaited. With a `device`, batches are not copied in advance."""
         batches = iter(self)
-        return AsyncBatches(batches.source, batches.finish)
+        batches.copy_in_turn()
+        return AsyncBatches(batches.source)
 
     def __len__(self) -> int:
         """The number of batches that each iteration yields in all, `num_batches`; TypeError if that is None."""
@@ -220,14 +222,10 @@ class TorchBatches(BatchIterator, Iterator[Batch[DataT, torch.Tensor, torch.Tens
                 return batch
         return None
 
-    def finish(self, made: Any) -> Batch:
-        """A batch for the current stream.
-
-        Args:
-          made: What the conversion has made.
-        """
-        batch: Batch = made if self._to_device is None else self._to_device.finish(made)
-        return batch
+    def copy_in_turn(self) -> None:
+        """Copies no batch in advance, so that one which cannot be copied goes back to its table."""
+        if self._to_device is not None:
+            self._to_device.is_ahead = False
 
     def _next_of_worker(self, lag: int) -> Batch | None:
         self._receive(lag)

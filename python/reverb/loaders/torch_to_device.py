@@ -33,8 +33,9 @@ class ToDevice:
     microseconds, however little it moves.
 
     Attributes:
-      is_ahead: Whether batches are worth copying in advance. To CUDA that depends on the size of the first one, before
-        which this is None: it costs the CPU more than it saves where batches are small.
+      is_ahead: Whether batches are copied in advance: a call may then return before the copy is complete, and `finish`
+        makes the batch. To CUDA that depends on the size of the first one, before which this is None: it costs the CPU
+        more than it saves where batches are small.
 
     Args:
       device: The device, a `torch.device`.
@@ -51,7 +52,7 @@ class ToDevice:
         self.is_ahead: bool | None = True if self._stream is None else None
 
     def __call__(self, batch: Batch) -> Any:
-        """Copies a batch of tensors in the CPU's memory, or begins to. `finish` makes the batch of the result."""
+        """Copies a batch of tensors in the CPU's memory, or begins to; see `is_ahead`."""
         if self._stream is None:
             if self._pin:
                 batch = map_tensors(batch, lambda tensor: tensor.pin_memory())
