@@ -7,7 +7,8 @@ batch that is on the GPU: alone, and with a step of bf16 matrix products that re
 waits for. `batch_us` is a turn without a step, at whose end the GPU is waited for. `step_us` is a turn with a step and
 a batch that is there already, and `over_us` what a turn with a new batch takes in addition.
 
-"then copied" copies a batch when the learner has it; other loaders copy it while the learner uses the one before.
+"then copied" copies a batch when the learner has it; other loaders return it copied, and begin the copy of a large one
+while the learner uses the one before.
 `priorities` draws by priority, with weights, and sets new priorities of the whole batch from a tensor on the GPU. What
 is not installed is left out.
 """

@@ -6,8 +6,8 @@ One server, and 1 to 16 clients that make the same call at once, each in a proce
 rounds, those of dm-reverb too. A row has the median rate of all its clients together, and `of_one`, that rate divided
 by one client's. The server shares the cores with its clients.
 
-`server_cores` confines the server to some of the cores, and eight clients to the rest: a server has as many threads for
-its network as it has cores. Those rows are left out where there are not eight cores for the clients.
+`server_cores` confines the server to some of the cores, and eight clients to the rest: a server has a thread for every
+two of its cores. Those rows are left out where there are not eight cores for the clients.
 """
 
 import argparse

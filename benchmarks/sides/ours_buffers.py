@@ -11,7 +11,7 @@ from reverb.tensor_spec import TensorSpec
 from sides import buffering
 from sides.buffering import buffer_work
 
-__all__ = ["buffer_setup", "buffer_work", "make_table", "table_setup"]
+__all__ = ["addresses_of", "buffer_setup", "buffer_work", "make_table", "table_setup"]
 
 
 def specs_of(payload):
@@ -27,6 +27,15 @@ def make_table(name, payload, max_size, exponent=None):
         rate_limiters.MinSize(1),
         signature=specs_of(payload),
     )
+
+
+def addresses_of(server):
+    """The addresses of a server by their roads."""
+    return {
+        "same_process": f"localhost:{server.port}",
+        "unix": f"unix:{server.unix_path}",
+        "tcp": f"ipv4:127.0.0.1:{server.port}",
+    }
 
 
 class Buffer:

@@ -6,6 +6,7 @@ import numpy as np
 import timing
 
 import reverb
+from sides.ours_buffers import addresses_of
 
 __all__ = ["environments_can", "environments_serve", "environments_setup", "environments_step"]
 
@@ -24,11 +25,7 @@ def environments_serve():
         "table", reverb.selectors.Uniform(), reverb.selectors.Fifo(), 100_000, reverb.rate_limiters.MinSize(1)
     )
     state["server"] = server = reverb.Server([table])
-    return {
-        "same_process": f"localhost:{server.port}",
-        "unix": f"unix:{server.unix_path}",
-        "tcp": f"ipv4:127.0.0.1:{server.port}",
-    }
+    return addresses_of(server)
 
 
 def environments_setup(address):

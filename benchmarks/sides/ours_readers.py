@@ -6,7 +6,7 @@ import payloads
 import timing
 
 import reverb
-from sides.ours_buffers import make_table
+from sides.ours_buffers import addresses_of, make_table
 
 __all__ = [
     "loader_can",
@@ -27,11 +27,7 @@ def serve_drawn(payload, items, exponent):
     rows = payloads.rows_of(payload, 100)
     for _ in range(0, items, 100):
         client.insert_batch(rows, {"out": 1.0, "prioritized": 1.0})
-    return {
-        "same_process": f"localhost:{server.port}",
-        "unix": f"unix:{server.unix_path}",
-        "tcp": f"ipv4:127.0.0.1:{server.port}",
-    }
+    return addresses_of(server)
 
 
 def loader_can(work):

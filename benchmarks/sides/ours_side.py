@@ -14,7 +14,7 @@ import reverb
 from sides import writing
 from sides.mixing import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_buffers import *  # noqa: F403 - a worker looks its calls up here
-from sides.ours_buffers import make_table
+from sides.ours_buffers import addresses_of, make_table
 from sides.ours_clients import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_environments import *  # noqa: F403 - a worker looks its calls up here
 from sides.ours_leaves import *  # noqa: F403 - a worker looks its calls up here
@@ -35,22 +35,14 @@ def serve(payload):
     rows = payloads.rows_of(payload, 50)
     for _ in range(0, out, 50):
         client.insert_batch(rows, {"out": 1.0})
-    return {
-        "same_process": f"localhost:{server.port}",
-        "unix": f"unix:{server.unix_path}",
-        "tcp": f"ipv4:127.0.0.1:{server.port}",
-    }
+    return addresses_of(server)
 
 
 def serve_empty(max_size, exponent=None):
     """Starts a server with one empty table of transitions, and returns its addresses."""
     stop()
     state["server"] = server = reverb.Server(tables=[make_table("in", "transition", max_size, exponent)])
-    return {
-        "same_process": f"localhost:{server.port}",
-        "unix": f"unix:{server.unix_path}",
-        "tcp": f"ipv4:127.0.0.1:{server.port}",
-    }
+    return addresses_of(server)
 
 
 def stop():
