@@ -24,7 +24,7 @@ impl Table {
         self.in_flight.track_items();
         let (mut unreceived, mut contested) = (Vec::new(), HashSet::new());
         for FlownView { item, gone, .. } in self.in_flight.flown() {
-            if self.kept_times(item) == Some(0) {
+            if self.is_unreceived(item) {
                 unreceived.push(item);
             }
             if gone.is_some() && (self.slab.find(item.key).is_some() || self.in_flight.gone_of(item.key).len() > 1) {
@@ -145,6 +145,12 @@ impl Table {
         }
     }
 
+    /// Whether no draw of an item was received, which is kept or has draws in flight.
+    fn is_unreceived(&self, item: Flight) -> bool {
+        let times = self.kept_times(item).or_else(|| self.in_flight.find(item)?.times_sampled());
+        times == Some(0)
+    }
+
     /// Notes that an item enters a slot of the table, and whether it replaces the one there.
     #[cold]
     pub(super) fn note_insert(&mut self, item: &NewItem, inserted_at: u64, slot: u32, replaces: bool) {
@@ -198,7 +204,7 @@ impl Table {
     #[cold]
     pub(super) fn note_flights(&mut self, items: impl Iterator<Item = Flight>) {
         for item in items {
-            if self.kept_times(item) == Some(0) {
+            if self.is_unreceived(item) {
                 self.in_flight.mark_unreceived(item);
             }
         }
@@ -302,9 +308,10 @@ impl Table {
         }
         self.in_flight.remove(number, removed);
         // A tracked draw was not counted. One that is not tracked was counted when it was made.
-        if number == FlightNumber::NONE
-            && let Some(now) = self.kept_times(item)
-        {
+        if number != FlightNumber::NONE {
+            return true;
+        }
+        if self.kept_times(item).is_some() {
             match before {
                 Some(before) => self.note_kept(item, Some(before), RemovalReason::MaxTimesSampled),
                 None if self.in_flight.find(item).is_some_and(|flown| flown.gone.is_some()) => {
@@ -312,9 +319,9 @@ impl Table {
                 }
                 None => {}
             }
-            if now == 0 {
-                self.in_flight.mark_unreceived(item);
-            }
+        }
+        if self.is_unreceived(item) {
+            self.in_flight.mark_unreceived(item);
         }
         true
     }

@@ -140,22 +140,22 @@ impl Replay {
         if visible.is_some_and(|(_, time)| time == inserted_at) || self.hidden.get(&key).is_some_and(is_known) {
             return Err(self.damaged(&format!("the item with key {key} comes twice")));
         }
-        let mut hidden = Hidden { inserted_at, priority, times_sampled, trajectory, places: (0, 0), has_places: false };
+        // The first counts end the first state, in which items whose keys others have come after all others.
+        let is_of_first_state = self.counters.is_none() && visible.is_some();
+        let places = is_of_first_state.then_some((0, 0));
+        let mut item = Hidden { inserted_at, priority, times_sampled, trajectory, places: (0, 0), has_places: false };
         match visible {
             Some((_, time)) if time > inserted_at => {
-                // The first counts end the first state.
-                if self.counters.is_some() {
-                    hidden.places = new_places(&mut self.table);
-                }
-                self.hidden.entry(key).or_default().push(hidden);
+                item.places = places.unwrap_or_else(|| new_places(&mut self.table));
+                self.hidden.entry(key).or_default().push(item);
                 return Ok(());
             }
             Some((slot, _)) => self.hide(slot),
             None => {}
         }
-        self.is_out_of_order |= inserted_at <= self.table.last_inserted_at;
+        self.is_out_of_order |= is_of_first_state || inserted_at <= self.table.last_inserted_at;
         self.table.last_inserted_at = self.table.last_inserted_at.max(inserted_at);
-        self.add(key, hidden, None);
+        self.add(key, item, places);
         Ok(())
     }
 

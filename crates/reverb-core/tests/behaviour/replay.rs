@@ -150,6 +150,18 @@ fn the_state_before_tells_an_item_that_came_back_from_a_newer_one_in_flight() {
 }
 
 #[test]
+fn items_of_the_first_state_keep_their_order_under_keys_that_others_have() {
+    let mut state = Table::new(config(SelectorKind::MaxHeap, SelectorKind::Fifo, 10)).unwrap();
+    state.restore_item(item(1, 1.0), 1).unwrap();
+    state.restore_item(item(2, 1.0), 3).unwrap();
+    let back = Effect::Back { key: 1, inserted_at: 1 };
+    let gone = Effect::Gone { key: 1, inserted_at: 1, reason: REASON };
+    let mut table = replayed(state, [put(1, 2), back, counters(3), gone, counters(3)]);
+    let (len, first) = (table.len(), table.sample(0).unwrap());
+    assert_eq!((len, first.key), (2, 1));
+}
+
+#[test]
 fn a_table_that_is_not_journaled_notes_nothing() {
     let mut table = fifo();
     table.insert(item(1, 1.0), 1, &mut Vec::new());

@@ -141,3 +141,28 @@ proptest! {
         table_does_what_the_model_does(config, &ops, true);
     }
 }
+
+#[test]
+fn items_that_come_back_at_once_evict_each_other() {
+    let config = config(SelectorKind::Uniform, SelectorKind::Lifo, 5);
+    let smaller = TableChanges { max_bytes: Some(Some(ITEM_BYTES)), ..TableChanges::default() };
+    let mut ops: Vec<Op> = (0..4).map(|key| Op::Insert(key, 1.0, 0)).collect();
+    let calls = [Op::Copied(3), Op::Mutate(vec![], vec![1]), Op::Configure(1), Op::Limit(smaller), Op::GiveBack(0)];
+    ops.extend(calls);
+    table_does_what_the_model_does(config, &ops, false);
+}
+
+#[test]
+fn a_deleted_item_whose_last_draw_is_in_flight_was_not_sampled() {
+    let config = config(SelectorKind::Fifo, SelectorKind::Fifo, 5);
+    let ops = [
+        Op::Insert(1, 1.0, 0),
+        Op::Race(1),
+        Op::Configure(2),
+        Op::Sample,
+        Op::Configure(1),
+        Op::Mutate(vec![], vec![1]),
+        Op::GiveBack(0),
+    ];
+    table_does_what_the_model_does(config, &ops, true);
+}
