@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Smallest data of a chunk in bytes that is worth memory which a server of this host can read.
-pub const LEAST_SHARED_BYTES: usize = 64 << 10;
+/// Smallest data of a chunk or a batch in bytes that is worth memory which two processes of this host share. Full chunks of
+/// automatic length have more, unless their rows are below 512 bytes.
+pub const LEAST_SHARED_BYTES: usize = 32 << 10;
 
 /// Gives memory for the data of chunks, which a server of this host can read.
 pub trait ChunkMemory: Debug + Send + Sync {
@@ -118,11 +119,9 @@ impl RowBytes {
                 }
                 bytes.into()
             }
-            Self::Paged(mut buffer) if len < full => {
-                arrange(buffer.initialised_mut());
-                // The chunk may live long, and other chunks can use the pages.
-                copy_of(&buffer.initialised_mut()[..len])
-            }
+            Self::Paged(buffer) if len < full => copy_of(buffer, len, arrange),
+            // It will travel over the socket.
+            Self::Shared(buffer) if len < LEAST_SHARED_BYTES => copy_of(buffer, len, arrange),
             Self::Paged(mut buffer) | Self::Shared(mut buffer) => {
                 arrange(buffer.initialised_mut());
                 // SAFETY: the memory was initialised when it was lent.
@@ -132,9 +131,11 @@ impl RowBytes {
     }
 }
 
-/// Copies the bytes of a chunk.
-fn copy_of(bytes: &[u8]) -> Bytes {
-    let Some(mut buffer) = chunk_buffer(bytes.len()) else { return Bytes::copy_from_slice(bytes) };
+/// Copies the first bytes of a chunk that was closed early: it may live long, and other chunks can use the memory.
+fn copy_of(mut buffer: Buffer, len: usize, arrange: impl FnOnce(&mut [u8])) -> Bytes {
+    arrange(buffer.initialised_mut());
+    let bytes = &buffer.initialised_mut()[..len];
+    let Some(mut buffer) = chunk_buffer(len) else { return Bytes::copy_from_slice(bytes) };
     buffer.initialised_mut().copy_from_slice(bytes);
     // SAFETY: all bytes were written.
     unsafe { buffer.into_bytes() }

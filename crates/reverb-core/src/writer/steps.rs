@@ -310,7 +310,8 @@ impl StepBuffer {
             .collect();
         // The size of a row of strings is not known; each string counts as the size of a pointer.
         let row_bytes = |(_, dtype, shape): &(u32, DType, Shape)| {
-            shape.iter().fold(dtype.size().max(8), |bytes, &dim| bytes.saturating_mul(dim))
+            let element_bytes = if *dtype == DType::String { size_of::<usize>() } else { dtype.size() };
+            shape.iter().fold(element_bytes, |bytes, &dim| bytes.saturating_mul(dim))
         };
         let row_bytes = specs.iter().map(row_bytes).fold(0, usize::saturating_add);
         let rows = if columns.iter().any(|&id| self.is_open(id)) { 1 } else { options.rows_of_chunk(row_bytes) };

@@ -1,10 +1,11 @@
 //! Chunks whose data a writer puts into memory that it is lent.
 
 use reverb_core::writer::{
-    CellData, ChunkCompression, ChunkMemory, ChunkTemplate, ColumnOptions, LEAST_SHARED_BYTES, StreamChunks, Value,
-    WriterChunk,
+    CellData, ChunkCompression, ChunkMemory, ChunkTemplate, ColumnOptions, ColumnValue, LEAST_SHARED_BYTES, StepBuffer,
+    StreamChunks, Value, WriterChunk,
 };
 use reverb_core::{Buffer, Chunk, Compression, DType, Layout, LentMemory, Shape};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -112,6 +113,53 @@ fn what_is_small_or_copied_anyway_lies_elsewhere() {
     stream.set_memory(Some(lender.clone()));
     let _chunk = WriterChunk::open(small, 1, stream);
     assert_eq!(lender.0.load(Relaxed), 0);
+}
+
+#[test]
+fn chunks_that_are_closed_early_keep_lent_memory_only_if_they_are_large() {
+    let width = LEAST_SHARED_BYTES / 4;
+    let columns = [(0, DType::UInt8, Shape::from_slice(&[width]))];
+    let template = Arc::new(ChunkTemplate::new(&columns, 8, kept(8), ChunkCompression::default()).unwrap());
+    let lender = Arc::new(Lender::default());
+    for (rows, lent) in [(1, 0), (3, 0), (4, 1), (8, 1)] {
+        let stream = StreamChunks::default();
+        stream.set_memory(Some(lender.clone()));
+        let chunk = WriterChunk::open(template.clone(), 1, stream);
+        for number in 0..rows {
+            let bytes = vec![number; width];
+            let value = Value { dtype: DType::UInt8, shape: &[width], bytes: &bytes };
+            chunk.push(number.into(), number.into(), [value].into_iter()).unwrap();
+        }
+        let closed = chunk.close().unwrap();
+        assert_eq!(lender.0.load(Relaxed), lent, "{rows} of 8 rows");
+        let expected: Vec<_> = (0..rows).flat_map(|number| vec![number; width]).collect();
+        assert!(closed.data()[..] == expected[..], "{rows} of 8 rows");
+        drop((chunk, closed));
+        assert_eq!(lender.0.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn chunks_of_automatic_length_have_up_to_64_kib_and_64_rows() {
+    for (dtype, len, expected) in [
+        (DType::Float32, 1000, 16),
+        (DType::Float64, 1000, 8),
+        (DType::UInt8, 84 * 84, 9),
+        (DType::Bool, 64 << 10, 1),
+        (DType::UInt8, (64 << 10) + 1, 1),
+        (DType::Int64, 1, 64),
+    ] {
+        let mut steps = StepBuffer::new(kept(200), ChunkCompression::default(), StreamChunks::default()).unwrap();
+        let bytes = vec![0; len * dtype.size()];
+        let value = Value { dtype, shape: &[len], bytes: &bytes };
+        for _ in 0..130 {
+            steps.append(&[ColumnValue { column: 0, value, opens_rows: false }], false).unwrap();
+        }
+        let mut rows_of = HashMap::new();
+        (0..130).for_each(|row| *rows_of.entry(steps.cell(0, row).unwrap().chunk.key).or_insert(0) += 1);
+        assert_eq!(rows_of.values().max(), Some(&expected), "{dtype:?} [{len}]");
+        assert_eq!(rows_of.len(), 130_usize.div_ceil(expected));
+    }
 }
 
 /// A chunk of so many rows, of a template of four: a column of bytes and one of numbers. Reads each row twice.

@@ -22,6 +22,8 @@ use tonic::Streaming;
 /// A message is sent when its chunks have this many bytes, or when it has this many items.
 const MESSAGE_BYTES: usize = 512 << 10;
 const MESSAGE_ITEMS: usize = 1024;
+/// A chunk in shared memory counts no more bytes of a message than this: the socket carries none of them.
+const SHARED_BYTES: usize = 64 << 10;
 /// Chunks of more than these bytes, decoded, do not travel together: the server decodes the chunks of a message at once.
 const MESSAGE_DECODED_BYTES: u64 = 16 << 20;
 /// Time to wait for the reason why the server ended a stream.
@@ -139,7 +141,7 @@ fn receive(
     Ok(())
 }
 
-/// The size in bytes of the chunks of a message: as they are sent, and decoded.
+/// The size in bytes of the chunks of a message: as it counts, and decoded.
 #[derive(Debug, Default)]
 struct MessageSize {
     bytes: usize,
@@ -227,12 +229,13 @@ impl Sender<'_> {
             if size.decoded_bytes > 0 && size.decoded_bytes + decoded_bytes > limit_bytes.min(MESSAGE_DECODED_BYTES) {
                 return Ok(false);
             }
-            size.bytes += closed.size_bytes();
             size.decoded_bytes += decoded_bytes;
             chunk.set_sent();
             self.streamed.insert(chunk.key);
             let mut message = chunk_to_wire(&closed);
             self.staging.iter().for_each(|staging| staging.name(&mut message));
+            let most_bytes = if message.segment.is_some() { SHARED_BYTES } else { usize::MAX };
+            size.bytes += closed.size_bytes().min(most_bytes);
             request.chunks.push(message);
         }
         Ok(true)

@@ -43,12 +43,13 @@ impl Staged {
         let mut freed = Vec::new();
         let size = chunks.iter().map(|chunk| chunk.segment_bytes).fold(0, u64::saturating_add);
         let mut result = check_size(size, self.client.replay.max_message_size());
+        let mut pace = Pace::default();
         for chunk in chunks {
             let Some(segment) = chunk.segment.take() else { continue };
             self.drop_all(&segment.dropped);
             let mut is_kept = false;
             if result.is_ok() {
-                let read = self.read(segment.inode, chunk.segment_bytes).await;
+                let read = self.read(segment.inode, chunk.segment_bytes, &mut pace).await;
                 result = read.map_err(|error| error.with_remark(&format!("; chunk {}", chunk.key))).map(|read| {
                     self.client.peer.traffic.receive_bytes.fetch_add(chunk.segment_bytes, Relaxed);
                     (chunk.data, is_kept) = read;
@@ -71,7 +72,7 @@ impl Staged {
     }
 
     /// Reads the first bytes of a segment. Returns them, and whether the segment stays mapped.
-    async fn read(&mut self, inode: u64, len: u64) -> Result<(Bytes, bool)> {
+    async fn read(&mut self, inode: u64, len: u64, pace: &mut Pace) -> Result<(Bytes, bool)> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if let Some(seen) = self.kept.get(&inode) {
             if seen.len() < len {
@@ -80,10 +81,10 @@ impl Staged {
                     seen.len()
                 )));
             }
-            return Ok((copy(seen, len).await?, true));
+            return Ok((copy(seen, len, pace).await?, true));
         }
         let seen = self.open(inode, len)?;
-        let data = copy(&seen, len).await?;
+        let data = copy(&seen, len, pace).await?;
         let is_kept = self.client.take(seen.len() as u64);
         if is_kept {
             self.kept.insert(inode, seen);
@@ -107,14 +108,29 @@ impl Drop for Staged {
     }
 }
 
+/// Lets other tasks run while data is copied. It counts the bytes that were copied since they last did.
+#[derive(Debug, Default)]
+struct Pace(usize);
+
+impl Pace {
+    async fn after(&mut self, bytes: usize) {
+        self.0 += bytes;
+        if self.0 >= PIECE_BYTES {
+            self.0 = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// Copies the first bytes of a segment, and lets other tasks run in between.
-async fn copy(seen: &Seen, len: usize) -> Result<Bytes> {
+async fn copy(seen: &Seen, len: usize, pace: &mut Pace) -> Result<Bytes> {
     let buffer = chunk_buffer(len).or_else(|| Buffer::try_new(len));
     let mut data = buffer
         .ok_or_else(|| Error::ResourceExhausted(format!("cannot allocate {len} bytes for data in shared memory")))?;
     for start in (0..len).step_by(PIECE_BYTES) {
-        seen.copy(start, &mut data.as_uninit_mut()[start..len.min(start + PIECE_BYTES)]);
-        tokio::task::yield_now().await;
+        let end = len.min(start + PIECE_BYTES);
+        seen.copy(start, &mut data.as_uninit_mut()[start..end]);
+        pace.after(end - start).await;
     }
     // SAFETY: all bytes were written.
     Ok(unsafe { data.into_bytes() })
