@@ -67,10 +67,12 @@ impl Passing {
         self.num_leaving.load(Relaxed) > 0
     }
 
-    /// Writes bytes, and hands over the descriptors that wait.
+    /// Writes bytes, and hands over the descriptors that wait. While more wait than one write takes along, it writes one byte:
+    /// the messages that name the others may be among the bytes.
     pub fn write(&self, socket: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> Result<usize> {
         let mut taken = self.take_leaving();
-        let written = send_with(socket, parts, &taken);
+        let first = parts.iter().find(|part| !part.is_empty()).map(|part| IoSlice::new(&part[..1]));
+        let written = send_with(socket, if self.is_leaving() { first.as_slice() } else { parts }, &taken);
         if written.is_err() {
             let mut leaving = self.leaving.lock();
             taken.append(&mut leaving);
@@ -198,16 +200,19 @@ mod tests {
     }
 
     #[test]
-    fn more_descriptors_than_one_write_takes_leave_with_later_ones() {
+    fn more_descriptors_than_one_write_takes_have_come_before_the_last_byte() {
         let (here, there) = UnixStream::pair().unwrap();
         let (sender, receiver) = (Passing::default(), Passing::default());
         (0..2 * AT_ONCE + 1).for_each(|_| sender.send(file()));
-        for left in [true, true, false] {
-            sender.write(here.as_fd(), &[IoSlice::new(b"a")]).unwrap();
-            assert_eq!(sender.is_leaving(), left);
-            assert_eq!(read(&receiver, &there).unwrap(), (b"a".to_vec(), true));
+        let mut rest: &[u8] = b"abcde";
+        for (written, come) in [(1, AT_ONCE), (1, 2 * AT_ONCE), (3, 2 * AT_ONCE + 1)] {
+            let parts = [IoSlice::new(&[]), IoSlice::new(&rest[..1]), IoSlice::new(&rest[1..])];
+            assert_eq!(sender.write(here.as_fd(), &parts).unwrap(), written);
+            assert_eq!(read(&receiver, &there).unwrap(), (rest[..written].to_vec(), true));
+            assert_eq!(receiver.arrived.lock().len(), come);
+            rest = &rest[written..];
         }
-        assert_eq!(receiver.arrived.lock().len(), 2 * AT_ONCE + 1);
+        assert!(rest.is_empty() && !sender.is_leaving());
     }
 
     #[test]
