@@ -178,7 +178,8 @@ class TestUnconfirmed:
         eventually(lambda: [items for items, _ in self.unconfirmed(serve)] == counted)
         [(_, first_bytes), (_, second_bytes)] = self.unconfirmed(serve)
         assert 3 * ITEM_BYTES <= first_bytes < 4 * ITEM_BYTES
-        assert 5 * ITEM_BYTES <= second_bytes < 6 * ITEM_BYTES
+        # The row of the item that is confirmed may lie in one chunk with others.
+        assert 5 * ITEM_BYTES <= second_bytes < 7 * ITEM_BYTES
         assert len(draw(serve.connect(), 8, "blocked")) == 8
         first.flush()
         eventually(lambda: [items for items, _ in self.unconfirmed(serve)] == [{"other": 1}])

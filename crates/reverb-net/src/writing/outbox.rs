@@ -57,13 +57,11 @@ impl Outbox {
         self.last_sequence += 1;
         self.bytes += own_bytes(&item);
         for chunk in item.chunks() {
-            let entry = self.chunks.entry(chunk.key).or_insert_with(|| {
-                // An open chunk is counted with its current size. `recount` corrects it later.
-                let size = chunk.size_bytes();
-                self.bytes += size;
-                (0, size)
-            });
-            entry.0 += 1;
+            // An open chunk grows with each item, and is counted as it is now. `recount` corrects what closing it changes.
+            let size = chunk.size_bytes();
+            let (uses, counted) = self.chunks.entry(chunk.key).or_default();
+            self.bytes = self.bytes - std::mem::replace(counted, size) + size;
+            *uses += 1;
         }
         self.unsent.push_back(Pending { sequence: self.last_sequence, item });
     }
