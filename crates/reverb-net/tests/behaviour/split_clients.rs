@@ -2,8 +2,8 @@
 
 use crate::common::splitter::split_streams;
 use crate::common::wire::{chunk, connect, draw as wire_draw, insert};
-use crate::common::{self, MAX_MESSAGE_SIZE, Receive, SOON, addresses, draw, queue, rows, uniform};
-use reverb_core::Error;
+use crate::common::{self, MAX_MESSAGE_SIZE, Receive, SOON, addresses, config, draw, queue, rows, uniform};
+use reverb_core::{Error, RateLimiterConfig, Table, TableConfig};
 use reverb_net::client::{Checkpoint, Client, Get, Info, Mutate, Newer, Peek, Reset};
 use reverb_net::replay_v1::proto::{
     CheckpointRequest, GetRequest, InfoRequest, InsertRequest, MutateRequest, NewerRequest, PeekRequest, ResetRequest,
@@ -13,6 +13,7 @@ use reverb_net::server::{ListenOptions, Server};
 use reverb_service::{Replay, TableHandle};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tonic::{Code, Request, Status};
 
@@ -161,7 +162,7 @@ async fn connections_of_one_client_reach_the_same_server_through_a_balancer_of_c
 
 /// The streams that wait, with the header of newer clients or without.
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_that_wait_send_empty_messages_to_clients_that_know_them() {
+async fn streams_that_wait_send_heartbeats_to_clients_that_know_them() {
     let (full, empty) = (queue("table", 1), queue("empty", 1));
     let server = server(vec![full.clone(), empty.clone()]);
     let client = Client::new(&addresses(&server)[0]);
@@ -183,10 +184,10 @@ async fn streams_that_wait_send_empty_messages_to_clients_that_know_them() {
         let sampled = samples.message().await.unwrap().unwrap();
         assert_eq!((sampled.request_id, sampled.kind.is_none()), (0, true));
     }
-    // The first message of a writer's stream is the reason for the wait.
-    assert_ne!(writes.message().await.unwrap().unwrap().notice, "");
     for _ in 0..3 {
-        assert_eq!(writes.message().await.unwrap().unwrap(), WriteResponse::default());
+        // Those of a writer's stream have the reason for the wait.
+        let WriteResponse { notice, .. } = writes.message().await.unwrap().unwrap();
+        assert!(notice.starts_with("insert into table `table` waits: "), "{notice}");
     }
 
     client.insert(rows("empty", &[1]), soon()).await.unwrap();
@@ -194,6 +195,25 @@ async fn streams_that_wait_send_empty_messages_to_clients_that_know_them() {
     assert_eq!(old_samples.message().await.unwrap().unwrap().request_id, 1, "a heartbeat for an older client");
     client.call(Reset { table: "table" }, soon()).await.unwrap();
     assert_eq!(old_inserts.message().await.unwrap().unwrap().request_id, 1, "a heartbeat for an older client");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_is_told_anew_what_its_items_wait_for_even_without_heartbeats() {
+    let rate_limiter =
+        RateLimiterConfig { samples_per_insert: 4.0, min_size_to_sample: 1, min_diff: 0.0, max_diff: 4.0 };
+    let table = TableHandle::new(Table::new(TableConfig { rate_limiter, ..config("table") }).unwrap());
+    let server = server(vec![table.clone()]);
+    let client = Client::new(&addresses(&server)[0]);
+    client.insert(rows("table", &[1]), soon()).await.unwrap();
+    let mut service = connect(server.port()).await;
+    let endless = tokio_stream::pending::<()>().map(|()| WriteRequest::default());
+    let mut answers = service.write(tokio_stream::once(write()).chain(endless)).await.unwrap().into_inner();
+    for missing in [4, 3, 2] {
+        let until = format!("{missing} more samples until ");
+        let is_told = async { while !answers.message().await.unwrap().unwrap().notice.contains(&until) {} };
+        timeout(SOON, is_told).await.expect(&until);
+        client.receive(&draw("table", 1), soon()).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

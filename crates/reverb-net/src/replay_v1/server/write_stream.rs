@@ -39,8 +39,8 @@ const MAX_GAPS: usize = 16_384;
 /// Number of items of a message that are decoded before others are served. Messages may come without a pause, and tokio
 /// would take 128 of them first.
 const ITEMS_BEFORE_OTHERS: usize = 64;
-/// Time after which the writer is told why its items wait, once for each wait. The writer puts the reason into its own
-/// error texts.
+/// Time after which the writer is told why its items wait. It is told again after twice the time each, and with each
+/// heartbeat, since the reason changes. The writer puts it into its own error texts.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
 
 /// Time between heartbeats to clients of earlier editions, which expect none.
@@ -127,7 +127,7 @@ struct WriteStreamTask {
     guard: LedgerGuard,
     /// The tables of the items so far, whose largest priorities a shard tells.
     told_tables: Vec<TableHandle>,
-    /// Time after which an empty message is sent while items wait.
+    /// Longest time without a message while items wait.
     beat_after: Duration,
 }
 
@@ -170,8 +170,7 @@ impl WriteStreamTask {
         let mut closed = std::pin::pin!(replay.closed());
         let mut request = Some(first);
         let mut ended = false;
-        let mut notice_at = Instant::now() + NOTICE_DELAY;
-        let mut is_told = false;
+        let (mut pause, mut notice_at) = (NOTICE_DELAY, Instant::now() + NOTICE_DELAY);
         loop {
             let mut done = Done::new();
             if let Some(mut request) = request.take() {
@@ -196,10 +195,9 @@ impl WriteStreamTask {
                     },
                     () = std::future::poll_fn(|context| queue.poll(context, &mut done)), if queue.num_waiting() > 0 => {}
                     () = sleep_until(notice_at), if queue.num_waiting() > 0 => {
-                        notice_at = Instant::now() + self.beat_after;
-                        // The client is told once why the first item waits. The messages after that are empty.
-                        let is_told = std::mem::replace(&mut is_told, true);
-                        let notice = if is_told { String::new() } else { queue.explain().unwrap_or_default() };
+                        pause = (2 * pause).min(self.beat_after);
+                        notice_at = Instant::now() + pause;
+                        let notice = queue.explain().unwrap_or_default();
                         // A full channel means that answers are on their way.
                         let _full = answers.try_send(Ok(WriteResponse { notice, ..WriteResponse::default() }));
                     }
@@ -209,7 +207,7 @@ impl WriteStreamTask {
                 }
             }
             if !done.is_empty() || self.queue.num_waiting() == 0 {
-                (notice_at, is_told) = (Instant::now() + NOTICE_DELAY, false);
+                (pause, notice_at) = (NOTICE_DELAY, Instant::now() + NOTICE_DELAY);
             }
             self.confirm(done, answers).await?;
         }
