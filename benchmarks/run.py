@@ -83,7 +83,7 @@ def main():
         "machine": machine.describe(),
         "versions": sides.versions,
         "missing": sides.missing,
-        "failed": {},
+        "failed": [],
         "results": [],
     }
     path = options.out / f"{record['date'][:10]}-{options.name or ('quick' if options.quick else 'full')}.json"
@@ -94,8 +94,8 @@ def main():
             measure(name, sides, options.quick, record)
         except Exception:
             # The other areas stand on their own; the status tells.
-            record["failed"][name] = traceback.format_exc()
-            print(record["failed"][name], file=sys.stderr)
+            record["failed"].append(name)
+            traceback.print_exc()
         print(f"-- {name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
         # Saved after each area, so that a run that breaks off keeps its results.
         record["summary"] = summary.of(record)

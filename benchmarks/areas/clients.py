@@ -9,7 +9,8 @@ sees that it is confirmed; with many writers most of it is spent behind the othe
 
 Samplers are spread over four processes, each with a thread and a client of its own. `sample_batch` waits without the
 GIL, so four threads of a process take little from each other. They read a table that nobody writes to, and beside
-writers the one that these write to.
+writers the one that these write to. There they begin after all writers, and end before them: in a moment without
+writers one of them draws as often as in a second beside them.
 
 The share of the least served client is its rate relative to the mean of all clients of its cell; `of_best` is the rate
 relative to that of the best number of writers on the same road. Both are medians of the rounds. On two processors each
@@ -20,6 +21,7 @@ kind of work.
 
 import contextlib
 import statistics
+import time
 import typing
 
 import payloads
@@ -31,8 +33,9 @@ QUICK_WRITERS, QUICK_SAMPLERS = (1, 10), (1, 4)
 WRITER_PROCESSES, SAMPLER_PROCESSES = 5, 4
 # Items of a writer's turn.
 TURN = 20
-# Samplers beside writers.
+# Samplers beside writers, and the part of the time before and after them.
 BESIDE = 4
+LEAD = 0.1
 # Least rate of so many writers relative to their best number, and least share of any client.
 BARS = {100: 0.8, 1000: 0.5}
 LEAST_SHARE = 0.5
@@ -114,8 +117,10 @@ def measured(cell, server, loads, addresses, quick):
     before = server.call("operations_processor_s")
     for load in writing:
         load.start("clients_write", seconds=seconds)
+    lead = seconds * LEAD if writing and sampling else 0.0
+    time.sleep(lead)
     for load in sampling:
-        load.start("clients_sample", payload=cell.payload, seconds=seconds)
+        load.start("clients_sample", payload=cell.payload, seconds=seconds - 2 * lead)
     works = {"trajectory_writer": writing, "sample_batch": sampling}
     results = {work: timing.together(finish(group)) for work, group in works.items() if group}
     if len(results) == 1:
@@ -136,7 +141,9 @@ def seconds_of(cell):
     """Returns how long a cell is measured: long enough for shares of many turns."""
     if not cell.writers:
         return 0.5
-    return 3.0 if cell.writers >= 1000 else 1.5 if cell.writers >= 100 else 1.0
+    seconds = 3.0 if cell.writers >= 1000 else 1.5 if cell.writers >= 100 else 1.0
+    # A call of a sampler waits for many turns of writers.
+    return 2 * seconds if cell.samplers else seconds
 
 
 def items_per_call(work, cell):

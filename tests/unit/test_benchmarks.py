@@ -170,5 +170,5 @@ def test_a_run_names_what_is_not_installed_and_ends_with_the_machine(tmp_path):
     [path] = tmp_path.glob("*-short.json")
     written = json.loads(path.read_text())
     assert {"ours"} == set(written["versions"])
-    assert written["failed"] == {}
+    assert written["failed"] == []
     assert written["summary"] == [["work"], []]
