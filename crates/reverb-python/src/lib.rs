@@ -46,6 +46,9 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+#[global_allocator]
+static ALLOCATOR: reverb_core::memory::Allocator = reverb_core::memory::Allocator;
+
 /// All protos as a serialized `FileDescriptorSet`.
 #[pyfunction]
 fn descriptor_set(py: Python<'_>) -> Bound<'_, PyBytes> {

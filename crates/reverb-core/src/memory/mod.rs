@@ -1,9 +1,11 @@
 //! Memory of large chunks and batches, which is used again or comes directly from the system.
 
+mod allocator;
 mod buffer;
 mod pages;
 mod stock;
 
+pub use allocator::Allocator;
 pub use buffer::{ALIGN, Buffer, LentMemory};
 pub use pages::{Block, Pages, mapped_bytes, page_bytes};
 pub use stock::chunk_buffer;

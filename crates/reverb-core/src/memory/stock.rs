@@ -1,8 +1,8 @@
-//! Pages for the data of large chunks: those of earlier chunks, or such as are faulted ahead of need.
+//! Pages for the data of large chunks and for other large memory: pages of earlier data, or such as are faulted ahead of need.
 //!
 //! The first write to each page of fresh memory is a page fault, which takes longer than copying the page. A table that
 //! grows begins a new block of pages every few MiB. While it does so, a thread faults later blocks, the more the faster it
-//! grows. A chunk that is dropped leaves its pages to later chunks of its size. Memory that was not needed for a while
+//! grows. Data that is dropped leaves its pages to later data of its size. Memory that was not needed for a while
 //! goes back to the system, and the thread ends.
 //!
 //! Nobody waits for the thread: where it has no block ready, the caller faults the pages that it takes.
@@ -10,9 +10,9 @@
 use super::buffer::{Buffer, LentMemory};
 use super::pages::{Block, Pages, page_bytes};
 use crate::fork;
-use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Data below this size in bytes comes from the global allocator, which is as fast.
@@ -24,11 +24,15 @@ const LEAST_OF_BLOCK: usize = 4;
 // limit (Processes): memory faulted ahead of tables that grow | {:bytes}, and half of what they grew by in {QUIET} | later memory is faulted as it is used
 /// Maximum number of bytes of the blocks that are ready.
 const READY_LIMIT: usize = 128 << 20;
-// limit (Processes): pages kept for later chunks | {:bytes}, for {QUIET} | given back to the system
+// limit (Processes): pages kept for later data | {:bytes}, for {QUIET} | given back to the system
 /// Maximum number of bytes of the pages that are kept.
 const FREE_LIMIT: usize = 64 << 20;
 /// Time after which memory that was not needed goes back.
 const QUIET: Duration = Duration::from_secs(5);
+
+/// More bytes than any allocation that is made with the lock held: such an allocation must not ask for pages.
+pub(super) const MOST_UNDER_LOCK: usize = 256 << 10;
+const _: () = assert!(2 * size_of::<Pages>() * (FREE_LIMIT / LEAST_BYTES) < MOST_UNDER_LOCK);
 
 static STOCK: Stock = Stock::new(QUIET);
 
@@ -38,23 +42,35 @@ pub fn chunk_buffer(len: usize) -> Option<Buffer> {
     STOCK.buffer(len)
 }
 
-/// Returns the size in bytes of the memory that is kept for later chunks.
+/// Returns pages of at least `len` bytes with arbitrary content, which are faulted as they are used. They are not cut from a
+/// block: most are free again soon, so no table grows by them. `None` where there is no such memory.
+pub(super) fn pages(len: usize) -> Option<Pages> {
+    STOCK.pages(len)
+}
+
+/// Takes pages back.
+pub(super) fn put(pages: Pages) {
+    STOCK.put(pages);
+}
+
+/// Returns the size in bytes of the memory that is kept for later data.
 pub fn stocked_bytes() -> usize {
     STOCK.stocked_bytes()
 }
 
 struct Stock {
+    /// Locks of `std` allocate nothing while they wait, so that a global allocator may use them.
     state: Mutex<State>,
     /// Is told of each block that is begun.
     begun: Condvar,
     quiet: Duration,
-    /// One more than the generation of the process, or 0. Forked children use the global allocator: they lack the thread, and
+    /// One more than the generation of the process, or 0. Forked children use the system's allocator: they lack the thread, and
     /// may lack its lock.
     process: AtomicU32,
 }
 
 struct State {
-    /// Pages of dropped chunks by their size, and the sum of their sizes.
+    /// Pages of dropped data by their size, and the sum of their sizes.
     free: BTreeMap<usize, Kept>,
     free_bytes: usize,
     /// The block that pages are cut from.
@@ -90,26 +106,53 @@ impl Stock {
     }
 
     fn buffer(&'static self, len: usize) -> Option<Buffer> {
-        // Measured on Linux only.
-        if !cfg!(target_os = "linux") || len < LEAST_BYTES || !self.is_of_this_process() {
+        if len < LEAST_BYTES {
             return None;
         }
-        // Chunks whose sizes differ a little leave their pages to each other.
-        let size = len.checked_next_multiple_of((len / 32).next_power_of_two().max(page_bytes()))?;
-        let mut state = self.state.lock();
+        let size = self.size_of_pages(len)?;
+        let mut state = self.lock();
         // What is left of the block before goes back without the lock.
         let (mut pages, _rest) = match state.reuse(size) {
             Some(pages) => (pages, None),
             None => self.cut(&mut state, size)?,
         };
+        self.note_use(&mut state);
+        drop(state);
+        pages.fault();
+        Some(Buffer::lent(Box::new(Lent { pages: Some(pages), stock: self }), len))
+    }
+
+    fn pages(&'static self, len: usize) -> Option<Pages> {
+        let size = self.size_of_pages(len)?;
+        let mut state = self.lock();
+        let pages = state.reuse(size);
+        self.note_use(&mut state);
+        drop(state);
+        pages.or_else(|| Block::new(size)?.cut(size))
+    }
+
+    /// Number of bytes of the pages for data of `len` bytes, if there are any in this process. Data whose sizes differ a
+    /// little leave their pages to each other.
+    fn size_of_pages(&self, len: usize) -> Option<usize> {
+        // Measured on Linux only.
+        if !cfg!(target_os = "linux") || !self.is_of_this_process() {
+            return None;
+        }
+        len.checked_next_multiple_of((len / 32).next_power_of_two().max(page_bytes()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics with the lock held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that pages are taken, and starts the thread if there is none.
+    fn note_use(&'static self, state: &mut State) {
         state.is_used = true;
         if !state.has_thread {
             let thread = std::thread::Builder::new().name("reverb-pages".into());
             state.has_thread = thread.spawn(|| self.work()).is_ok();
         }
-        drop(state);
-        pages.fault();
-        Some(Buffer::lent(Box::new(Lent { pages: Some(pages), stock: self }), len))
     }
 
     /// Cuts pages, from a new block if the current one has too few left. Returns the block before, too.
@@ -131,7 +174,7 @@ impl Stock {
         if !self.is_of_this_process() {
             return;
         }
-        let unneeded = self.state.lock().keep(pages);
+        let unneeded = self.lock().keep(pages);
         // The system takes them back without the lock.
         drop(unneeded);
     }
@@ -140,15 +183,19 @@ impl Stock {
     fn work(&self) {
         let mut look_at = Instant::now() + self.quiet;
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             if state.ready.len() < state.wanted(self.quiet) {
                 drop(state);
                 let Some(mut block) = Block::new(BLOCK_BYTES) else { return self.end() };
                 block.fault();
-                self.state.lock().ready.push(block);
+                self.lock().ready.push(block);
                 continue;
             }
-            if !self.begun.wait_until(&mut state, look_at).timed_out() {
+            let (mut state, waited) = self
+                .begun
+                .wait_timeout(state, look_at.saturating_duration_since(Instant::now()))
+                .unwrap_or_else(PoisonError::into_inner);
+            if !waited.timed_out() {
                 continue;
             }
             look_at = Instant::now() + self.quiet;
@@ -166,7 +213,7 @@ impl Stock {
 
     /// Gives everything back. The next caller starts a thread.
     fn end(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.has_thread = false;
         state.free_bytes = 0;
         let unneeded = (std::mem::take(&mut state.free), std::mem::take(&mut state.ready), state.current.take());
@@ -178,7 +225,7 @@ impl Stock {
         if !self.is_of_this_process() {
             return 0;
         }
-        let state = self.state.lock();
+        let state = self.lock();
         state.free_bytes + state.ready.len() * BLOCK_BYTES
     }
 
@@ -213,21 +260,18 @@ impl State {
         surplus
     }
 
-    /// Keeps pages for a later chunk. Returns those that there is no room for.
+    /// Keeps pages for later data. Returns those that there is no room for: of the sizes of which most are kept, so that a few
+    /// pages that are always used again stay.
     fn keep(&mut self, pages: Pages) -> Vec<Pages> {
         let (size, mut unneeded) = (pages.size(), Vec::new());
-        while self.free_bytes + size > FREE_LIMIT {
-            // Rather those of sizes that are not dropped any more, unless it would be in vain.
-            let other = self.free.iter_mut().find(|(other, kept)| **other != size && !kept.pages.is_empty());
-            let Some(kept) = other.filter(|_| size <= FREE_LIMIT).and_then(|(_, kept)| kept.pages.pop()) else {
-                unneeded.push(pages);
-                return unneeded;
-            };
-            self.free_bytes -= kept.size();
-            unneeded.push(kept);
-        }
         self.free_bytes += size;
         self.free.entry(size).or_default().pages.push(pages);
+        while self.free_bytes > FREE_LIMIT {
+            let most = self.free.iter_mut().max_by_key(|(size, kept)| **size * kept.pages.len());
+            let Some(pages) = most.and_then(|(_, kept)| kept.pages.pop()) else { break };
+            self.free_bytes -= pages.size();
+            unneeded.push(pages);
+        }
         unneeded
     }
 
@@ -271,7 +315,7 @@ mod tests {
         /// LeakSanitizer does not take what a static has for a leak.
         static ALL: Mutex<Vec<&Stock>> = Mutex::new(Vec::new());
         let stock = Box::leak(Box::new(Stock::new(Duration::from_millis(quiet_ms))));
-        ALL.lock().push(stock);
+        ALL.lock().unwrap().push(stock);
         stock
     }
 
@@ -324,7 +368,7 @@ mod tests {
             }
         }
         drop(used);
-        assert!(stock.state.lock().free_bytes <= FREE_LIMIT);
+        assert!(stock.lock().free_bytes <= FREE_LIMIT);
     }
 
     #[test]
@@ -347,7 +391,7 @@ mod tests {
                 });
             }
         });
-        wait_until(|| !stock.state.lock().has_thread);
+        wait_until(|| !stock.lock().has_thread);
         assert_eq!(stock.stocked_bytes(), 0);
     }
 
@@ -377,7 +421,7 @@ mod tests {
         wait_until(|| {
             drop([(); 2].map(|()| filled(stock, 100_000, 2)));
             table.push(filled(stock, 1_000_000, 3));
-            stock.state.lock().free_bytes == 2 * one
+            stock.lock().free_bytes == 2 * one
         });
     }
 
@@ -392,24 +436,39 @@ mod tests {
         drop(first);
         let resident_bytes = || -> usize { places.iter().map(|&place| resident(place, 400_000)).sum() };
         assert!(resident_bytes() <= FREE_LIMIT, "{} of {count}", resident_bytes());
-        // Others take their place.
+        // Others have the same right.
         drop((0..2 * count).map(|_| filled(stock, 300_000, 1)).collect::<Vec<_>>());
-        assert_eq!(resident_bytes(), 0);
-        let kept = stock.state.lock().free_bytes;
+        assert!(resident_bytes() <= FREE_LIMIT / 2 + 409_600, "{}", resident_bytes());
+        let kept = stock.lock().free_bytes;
         assert!((FREE_LIMIT - 409_600..=FREE_LIMIT).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn pages_that_are_always_used_again_stay_beside_many_that_are_not() {
+        let stock = stock(60_000);
+        let fill = || (0..2 * FREE_LIMIT / 409_600).map(|_| filled(stock, 400_000, 1)).collect::<VecDeque<_>>();
+        let mut table = fill();
+        drop(fill());
+        let mut places = HashSet::new();
+        for _ in 0..200 {
+            places.extend([(); 4].map(|()| filled(stock, 260_000, 2)).map(|buffer| buffer.as_ptr() as usize));
+            drop(table.pop_front());
+            table.push_back(filled(stock, 400_000, 1));
+        }
+        assert_eq!(places.len(), 4);
     }
 
     #[test]
     fn a_growing_table_finds_its_pages_there() {
         let stock = stock(1000);
         let mut table: Vec<_> = (0..200).map(|_| filled(stock, 400_000, 1)).collect();
-        wait_until(|| !stock.state.lock().ready.is_empty());
-        let ready = stock.state.lock().ready.pop().unwrap().cut(400_000).unwrap();
+        wait_until(|| !stock.lock().ready.is_empty());
+        let ready = stock.lock().ready.pop().unwrap().cut(400_000).unwrap();
         assert_eq!(resident(ready.as_mut_ptr() as usize, ready.size()), ready.size());
         drop(ready);
-        wait_until(|| !stock.state.lock().ready.is_empty());
+        wait_until(|| !stock.lock().ready.is_empty());
         let is_faulted = || {
-            let next = stock.state.lock().current.as_mut().and_then(|block| block.cut(page_bytes()));
+            let next = stock.lock().current.as_mut().and_then(|block| block.cut(page_bytes()));
             next.is_some_and(|pages| resident(pages.as_mut_ptr() as usize, pages.size()) > 0)
         };
         let mut found = 0;
@@ -420,7 +479,7 @@ mod tests {
         assert!(found > 0, "nothing was taken from the block that was ready");
         assert!(stock.stocked_bytes() <= READY_LIMIT);
         // It does not grow any more.
-        wait_until(|| !stock.state.lock().has_thread);
+        wait_until(|| !stock.lock().has_thread);
         assert_eq!(stock.stocked_bytes(), 0);
         assert!(table.iter().all(|buffer| has(buffer, 1)));
         let size = table.len();
