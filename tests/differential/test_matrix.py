@@ -8,7 +8,7 @@ import checkpoint_records
 import pytest
 from both_sides import SIDES
 from matrix_comparison import differences
-from matrix_processes import PATIENCE_S, SELECTORS, TABLES, eventually, table
+from matrix_processes import PATIENCE_S, SELECTORS, TABLES, PeerError, eventually, table
 
 pytestmark = [pytest.mark.reference, pytest.mark.timeout(3 * PATIENCE_S)]
 
@@ -49,8 +49,7 @@ def name_of(value):
     return value if isinstance(value, str) else " ".join(value)
 
 
-# Without what the reference does all alone. That tells nothing of ours, and its `TimestepDataset` fails in 1 of 200
-# runs, with "Sampled trajectory cannot be decomposed into timesteps", on items that are like the others.
+# Without what the reference does all alone, which tells nothing of ours.
 ROADS = [
     (server, written, reader)
     for server in SIDES
@@ -58,10 +57,24 @@ ROADS = [
     for reader in READ
     if can(written[1], reader) and "ours" in (server, written[0], reader[0])
 ]
+# The reference's `TimestepDataset` says this in 1 of 200 runs of items that its own writer has put into its own server,
+# and that are like the others.
+NOW_AND_THEN = "Sampled trajectory cannot be decomposed into timesteps."
 
 
 @pytest.mark.parametrize(("server", "written", "reader"), ROADS, ids=name_of)
 def test_items_are_read_as_they_were_written(processes, server, written, reader):
+    try:
+        read_what_is_written(processes, server, written, reader)
+    except PeerError as error:
+        is_of_reference = written[0] == "reference" and reader == ("reference", "TimestepDataset")
+        if not (is_of_reference and NOW_AND_THEN in str(error)):
+            raise
+        # What is ours would fail again.
+        read_what_is_written(processes, server, written, reader)
+
+
+def read_what_is_written(processes, server, written, reader):
     (writer, case), (side, way) = written, reader
     address = processes.address(server)
     processes.servers[server].call("clear", name="matrix", tables=["once"])
