@@ -49,12 +49,14 @@ impl Guests {
     pub fn check(&self, verifier: &dyn ClientCertVerifier) -> usize {
         let mut guests = self.0.lock();
         guests.retain(|guest| !guest.stays.is_closed());
-        let before = guests.len();
-        guests.retain(|guest| {
+        let is_known = |guest: &Guest| {
             let shown = guest.chain.split_first();
             shown.is_some_and(|(own, more)| verifier.verify_client_cert(own, more, guest.since).is_ok())
-        });
-        before - guests.len()
+        };
+        let (known, strangers) = std::mem::take(&mut *guests).into_iter().partition::<Vec<_>, _>(is_known);
+        *guests = known;
+        // All at once: a client whose first connection has ended must not find that its second one still serves it.
+        strangers.len()
     }
 }
 
