@@ -119,7 +119,7 @@ def test_clients_whose_authority_is_gone_end_and_others_stay(server, client, fil
     put([later.ca], [files.client_ca])
     with pytest.raises((errors.UnauthenticatedError, errors.UnavailableError)):
         waiting.result()
-    # Its connections end one after another.
+    # It may have others, whose end it has not seen yet.
     eventually(lambda: not can_call(client))
     with pytest.raises(errors.UnauthenticatedError, match="does not accept the certificate"):
         client.server_info()

@@ -55,7 +55,7 @@ impl Guests {
         };
         let (known, strangers) = std::mem::take(&mut *guests).into_iter().partition::<Vec<_>, _>(is_known);
         *guests = known;
-        // All at once: a client whose first connection has ended must not find that its second one still serves it.
+        // They end only now. A check takes long, and a client whose first connection has ended may call on its second one.
         strangers.len()
     }
 }
@@ -74,5 +74,80 @@ impl Stay {
             }
             Self::Always | Self::While(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::client::danger::HandshakeSignatureValid;
+    use rustls::server::danger::ClientCertVerified;
+    use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
+    use std::task::Waker;
+
+    /// Knows one certificate. Fails if a connection has ended while others are still to be checked.
+    #[derive(Debug)]
+    struct Verifier {
+        known: CertificateDer<'static>,
+        stays: Mutex<Vec<Stay>>,
+    }
+
+    impl Verifier {
+        fn num_staying(&self) -> usize {
+            let mut context = Context::from_waker(Waker::noop());
+            self.stays.lock().iter_mut().filter_map(|stay| stay.check(&mut context).ok()).count()
+        }
+    }
+
+    impl ClientCertVerifier for Verifier {
+        fn root_hint_subjects(&self) -> &[DistinguishedName] {
+            &[]
+        }
+
+        fn verify_client_cert(
+            &self,
+            own: &CertificateDer<'_>,
+            _more: &[CertificateDer<'_>],
+            _now: UnixTime,
+        ) -> std::result::Result<ClientCertVerified, rustls::Error> {
+            assert_eq!(self.num_staying(), 4);
+            if *own == self.known {
+                Ok(ClientCertVerified::assertion())
+            } else {
+                Err(CertificateError::UnknownIssuer.into())
+            }
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _certificate: &CertificateDer<'_>,
+            _signature: &DigitallySignedStruct,
+        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+            unreachable!("no handshake")
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+            self.verify_tls12_signature(message, certificate, signature)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn strangers_end_after_all_were_checked() {
+        let [known, stranger] = [1, 2].map(|byte| CertificateDer::from(vec![byte]));
+        let guests = Guests::default();
+        let shown = [&stranger, &known, &stranger, &known].map(|own| guests.add(Some(std::slice::from_ref(own))));
+        let verifier = Verifier { known, stays: Mutex::new(shown.into()) };
+        assert_eq!(guests.check(&verifier), 2);
+        assert_eq!(verifier.num_staying(), 2);
     }
 }
