@@ -290,7 +290,7 @@ struct Lent {
     stock: &'static Stock,
 }
 
-// SAFETY: the pages are initialised, by the system or by earlier chunks, and this value owns them. The size of a page is a
+// SAFETY: the pages are initialised, by the system or by earlier data, and this value owns them. The size of a page is a
 // multiple of the alignment.
 unsafe impl LentMemory for Lent {
     fn bytes(&self) -> (*mut u8, usize) {
